@@ -168,7 +168,8 @@ class BatchedTurns:
         api = api_of(prepared)
         if (size := len(prepared.content)) > api.most_bytes:
             raise InvalidSetting(
-                f"The request has {size:,} bytes, and a batch of {provider} takes {api.most_bytes:,}.",
+                f"The request to {question.model.name} has {size:,} bytes, "
+                f"and a batch of {provider} takes {api.most_bytes:,}.",
                 cure="Send files as links, or leave out batch=True.",
             )
         turn = BatchTurn(

@@ -116,7 +116,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         **options: Any,
     ) -> SyncClient:
         """Connects as `connect` does, for programs without asyncio: a client whose methods wait. It works in a notebook
-        and in any thread, also where an event loop runs, which it blocks. Close it, or use it in a `with` block."""
+        and in any thread, also where an event loop runs, which it blocks. Close it, or use it in a `with` block. Raises
+        Unreachable and InvalidSetting."""
         given = {"task_queue": task_queue, "by": by, "storage": storage, "encryption": encryption, **options}
         loop = BackgroundLoop.acquire()
         try:

@@ -108,16 +108,21 @@ async def rerun(
     Each rerun is a durable conversation, hosted here on a task queue of its own, with an id that begins with `rerun:`,
     and in no list of conversations. The same call with the same candidate goes on with reruns that were begun before a
     kill, and takes those that are over as they are; `again` starts these anew.
-    A rerun is erased with its conversation. `to`: a client of another namespace, to make them there (not with
-    `at_turn`). `limits` and `tenant` are theirs, and so are the tenant's budgets. To throw
-    one away: `client.erase(comparison.rerun.id)`.
+    `to`: a client of another namespace, to make them there (not with `at_turn`). `task_queue`: theirs;
+    None: one of the candidate's own. `parallel`: how many run at the same time. `deps`: as a Worker's. `limits` and
+    `tenant` are theirs, and so are the tenant's budgets. A rerun is erased with its conversation; to throw one away:
+    `client.erase(comparison.rerun.id)`.
 
-    Raises InvalidAgent, NotFound, Refused.
+    Returns a Comparison for each sample of each conversation, in order, as Reruns. Raises InvalidAgent, NotFound,
+    Refused.
     """
     sources = [id] if isinstance(id, str | RecordedCase) else list(id)
     _check_options(matches, stand_in, samples=samples, parallel=parallel)
     if to is not None and at_turn is not None:
-        raise Refused("A rerun of one turn has to be in the namespace of its conversation.", cure="Leave out to=.")
+        raise Refused(
+            f"A rerun of one turn, at_turn={at_turn}, has to be in the namespace of its conversation.",
+            cure="Leave out to=; or leave out at_turn=, and the whole conversation is rerun there.",
+        )
     recorded = [await _read_source(client, source, at_turn) for source in sources]
     if not recorded:
         return Reruns(())
@@ -158,7 +163,10 @@ async def rerun(
 def _check_options(matches: object, stand_in: object, **numbers: int) -> None:
     """Raises Refused."""
     if matches is not None and (not callable(matches) or inspect.iscoroutinefunction(matches)):
-        raise Refused(f"matches={matches!r:.100} can't say which calls count as the same.", cure="Give a function.")
+        raise Refused(
+            f"matches={matches!r:.100} can't say which calls count as the same.",
+            cure="Give a function that is not async: of the candidate's call and a recorded one, to True or False.",
+        )
     if not (stand_in is None or isinstance(stand_in, str | Model) or callable(stand_in)):
         raise Refused(f"stand_in={stand_in!r:.100} can't play a tool.", cure="Give a function, or a model.")
     for name, number in numbers.items():

@@ -124,7 +124,10 @@ def check_rate(owner: str, rate: object) -> float:
 def checked_evaluators(given: Sequence[Any], sample: float | None) -> Mapping[str, OnlineEvaluator]:
     """A worker's evaluators by name, each with its rate. Raises InvalidSetting."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidSetting(f"The worker has evaluators={given!r:.100}.", cure="Give a list.")
+        raise InvalidSetting(
+            f"The worker has evaluators={given!r:.100}.",
+            cure="Give a list: of functions of a JudgedAnswer, evaluators of pydantic-evals, or OnlineEvaluators.",
+        )
     rate = EVERY_ANSWER
     if sample is not None:
         rate = check_rate("The worker", sample)

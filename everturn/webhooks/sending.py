@@ -85,7 +85,7 @@ class WebhookSending:
         agent = await agent_of(self._agents, patient, heartbeats=self._heartbeats)
         with self._heartbeats.beating():
             if agent.webhook is None:
-                raise _give_up(f"Agent {agent.name!r} has no webhook any more.", message)
+                raise _give_up(f"Agent {agent.name!r} has no webhook any more: the message is not sent.", message)
             await _send_once(agent.webhook, message)
 
 
@@ -94,7 +94,7 @@ async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
     try:
         keys = webhook.signing_keys()
     except InvalidAgent as error:
-        raise _try_again(f"{error.message} {error.cure}", webhook, message) from None
+        raise _try_again(f"{error.message} {error.cure}".rstrip("."), webhook, message) from None
     body = _body_of(webhook, message)
     headers = signed_headers(keys, message.id, int(time.time()), body)
     try:
@@ -110,7 +110,10 @@ async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
     elif status in TRIED_AGAIN or status >= 500:
         raise _try_again(f"it answered {status}", webhook, message, wait=wait)
     else:
-        raise _give_up(f"The webhook at {webhook.host_name} answered {status}.", message)
+        raise _give_up(
+            f"The webhook at {webhook.host_name} answered {status}: it refuses the message, which is not sent again.",
+            message,
+        )
 
 
 class _NoAddress(Exception):
@@ -153,7 +156,7 @@ def _try_again(
     delay = min(_delay_after(attempt), LONGEST_DELAY)
     if wait is not None:
         delay = min(timedelta(seconds=max(wait, LEAST_WAIT_SECONDS)), webhook.patience)
-    cause = f"The webhook at {webhook.host_name} could not be reached: {problem}"
+    cause = f"The webhook at {webhook.host_name} did not take the message: {problem}"
     if not spend(delay, webhook.patience):
         return _give_up(f"{cause} (tried {attempt} times, for {webhook.patience}).", message)
     seconds = round(delay.total_seconds())
