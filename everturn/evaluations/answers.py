@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from everturn.names import unversioned
-from everturn.records import Decision, Message, ToolCall, ToolResult, Usage
+from everturn.records import Decision, Message, Stop, ToolCall, ToolResult, Usage
 from everturn.tracing import TraceContext
 
 Effect = Literal["read", "idempotent", "once"]
@@ -60,6 +60,8 @@ class JudgedAnswer:
     """What people said since the answer before it."""
     text: str = ""
     """The final reply's."""
+    stop: Stop = "end"
+    """Why the model stopped there: with anything but `end`, the reply is not the whole answer."""
     output: JsonValue = None
     """The final reply as the agent's `output` type, as JSON; None if it has none."""
     messages: tuple[Message, ...] = ()

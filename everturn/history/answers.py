@@ -111,6 +111,7 @@ class AnswerReader:
             model=self._model,
             input="\n".join(questions),
             text=end.reply.message.text,
+            stop=end.reply.stopped,
             output=end.reply.output,
             messages=tuple(messages),
             calls=self._calls_in(messages[begin:]),

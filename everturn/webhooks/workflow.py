@@ -18,7 +18,7 @@ from everturn import names
 from everturn.calls.causes import Stall, cause_of
 from everturn.logs import workflow_log
 from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
-from everturn.records import Outcome
+from everturn.records import CUT_OFF, Outcome
 from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.text.iso_times import iso_time
@@ -100,7 +100,8 @@ class Webhooks:
             status = "cancelled"
         return {
             "status": status,
-            "reason": state.cancelled or None,
+            "reason": state.cancelled or CUT_OFF.get(state.last_reply.stop),
+            "stop": state.last_reply.stop,
             "turns": state.turn,
             "tool_calls": state.totals.tool_calls,
             "cost_usd": state.totals.cost_usd,
@@ -111,7 +112,7 @@ class Webhooks:
         """Has the end told, in this workflow task, so that nothing can come in meanwhile."""
         if not self._targets:
             return
-        names_of_facts = ("status", "reason", "turns", "tool_calls", "cost_usd", "text")
+        names_of_facts = ("status", "reason", "stop", "turns", "tool_calls", "cost_usd", "text")
         self._send_event("done", outcome={name: getattr(outcome, name) for name in names_of_facts})
         with suppress(asyncio.CancelledError):  # it is over already, and says so
             await self.all_begun()

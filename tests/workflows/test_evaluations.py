@@ -33,7 +33,7 @@ from everturn.evaluations.collector import EvaluationCollectorWorkflow
 from everturn.evaluations.sampling import collector_id, evaluation_id
 from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.storage.data_converter import data_converter
-from everturn.testing import ScriptedModel, call
+from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
 from tests.support.waiting import eventually, waiting
@@ -77,7 +77,7 @@ def refund(cents: int) -> str:
 
 def refunds(messages: list[dict[str, Any]]) -> Any:
     if messages[-1]["role"] == "tool":
-        return "I can't."
+        return say("I can't.", finish="length")
     return call("refund", {"cents": 500})
 
 
@@ -104,7 +104,7 @@ async def test_an_evaluator_gets_the_answer_with_what_people_decided_and_its_res
 
     (answer,) = answers
     assert (answer.input, answer.text, answer.agent, answer.turns) == ("Pay me back", "I can't.", "clerk@7", 2)
-    assert (answer.tenant, answer.metadata) == ("acme", {"user": "jo"})
+    assert (answer.tenant, answer.metadata, answer.stop) == ("acme", {"user": "jo"}, "length")
     assert answer.usage == outcome.usage
     (denied,) = answer.calls
     assert (denied.name, denied.arguments, denied.effect, denied.started_at) == ("refund", {"cents": 500}, "once", None)

@@ -19,7 +19,7 @@ from everturn.errors import InvalidAgent
 from everturn.evals import rerun
 from everturn.sizes import MAX_WEBHOOK_BYTES, size_of
 from everturn.temporal.ids import webhooks_prefix
-from everturn.testing import ScriptedModel, call, fail
+from everturn.testing import ScriptedModel, call, fail, say
 from everturn.webhooks.signing import signing_keys
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -117,7 +117,9 @@ async def test_it_hears_what_waits_and_how_it_ends_once_without_content_and_no_h
 async def test_it_hears_of_a_stall_before_the_first_reply_of_an_answer_and_of_each_end(
     client: Client, scripted: Scripted, receiver: Receiver
 ) -> None:
-    model = scripted([fail(401, "no such key"), "Hello.", "Hello again.", call("refund", {"order_id": "81"})])
+    model = scripted(
+        [fail(401, "no such key"), "Hello.", say("Hello ag", finish="length"), call("refund", {"order_id": "81"})]
+    )
     agent = agent_on(model, tools=[refund], webhook=hooked(receiver, include=["arguments", "text"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi", keep_open=timedelta(hours=1))
@@ -134,10 +136,12 @@ async def test_it_hears_of_a_stall_before_the_first_reply_of_an_answer_and_of_ea
     stalled, first, second, waits, end = (message["data"] for message in receiver.messages)
     assert "401" in stalled["cause"]
     assert stalled["next"]["command"] == f"everturn resume {conversation.id}"
-    assert [(data["outcome"]["status"], data["outcome"]["text"]) for data in (first, second)] == [
-        ("answered", "Hello."),
-        ("answered", "Hello again."),
+    answers = [data["outcome"] for data in (first, second)]
+    assert [(answer["status"], answer["text"], answer["stop"]) for answer in answers] == [
+        ("answered", "Hello.", "end"),
+        ("answered", "Hello ag", "length"),
     ]
+    assert "is cut off" in answers[1]["reason"]
     assert waits["waiting"][0]["arguments"] == {"order_id": "81"}
     assert (end["state"], end["outcome"]["status"]) == ("done", "cancelled")
 
