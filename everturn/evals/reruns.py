@@ -15,7 +15,6 @@ from typing import Any, Final
 from everturn import names
 from everturn.activities.tool_contexts import MakeDeps
 from everturn.agent import Agent, Instructions, ToolItem, with_sub_agents
-from everturn.carryover import CarryOver
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.earlier_transcript import begun_with
@@ -319,7 +318,6 @@ async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metada
             "caller": None,
             "notify": None,
             "webhooks": (),
-            "carry": _without_webhook(begun.carry),
             "policy": () if begun.carry else (NOTHING_RUNS,),
             "inherited": (),
             "searchable": (),
@@ -333,13 +331,6 @@ async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metada
             return problem
         await conversation.close()
     return ""
-
-
-def _without_webhook(carry: CarryOver | None) -> CarryOver | None:
-    """A rerun is nobody's news: its first reply, by a candidate without a webhook, comes too late for a stall."""
-    if carry is None or carry.facts is None:
-        return carry
-    return carry.model_copy(update={"facts": carry.facts.model_copy(update={"webhook": None})})
 
 
 async def _start_at(hosted: HostedCandidate, recorded: Recorded, at_turn: int) -> Start:
@@ -359,7 +350,7 @@ async def _start_at(hosted: HostedCandidate, recorded: Recorded, at_turn: int) -
         return begun
     own: dict[str, Any] = {
         "agent": "",
-        "facts": None,
+        "facts": None,  # with its webhook: a rerun is nobody's news
         "policy": (NOTHING_RUNS,),
         "inherited": (),
         "views": {},
