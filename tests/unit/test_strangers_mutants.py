@@ -19,12 +19,12 @@ from everturn.errors import Retry
 from everturn.heartbeats.details import SeenReply
 from everturn.history.revival import next_life
 from everturn.limits import Limits
-from everturn.payloads import Start, WaitingCall
+from everturn.payloads import Start
 from everturn.plans import Expiry, RunPlan, RunTool, WaitReason
 from everturn.policy import Condition, Rule
 from everturn.records import Message, Successor, ToolCall, ToolResult, Usage
 from everturn.state import State
-from everturn.workflows import approvals, continue_as_new, wait_notices
+from everturn.workflows import approvals, continue_as_new, new_waits
 
 
 def state(**carried: Any) -> State:
@@ -184,23 +184,12 @@ async def test_a_tool_says_how_long_to_wait_to_the_millisecond(
     assert waits == [after.total_seconds()]
 
 
-async def test_a_call_that_waits_again_is_announced_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[list[str]] = []
-
-    def notice_of(calls: list[WaitingCall], **_: Any) -> None:
-        told.append([call.call_id for call in calls])
-
-    async def send(*_: Any) -> None:
-        pass
-
-    monkeypatch.setattr(wait_notices, "notice_of", notice_of)
-    monkeypatch.setattr(wait_notices, "OwnLoop", lambda: SimpleNamespace(is_running=True))
-    monkeypatch.setattr(wait_notices.workflow, "info", lambda: SimpleNamespace(workflow_id="w"))
+def test_a_call_that_waits_again_is_announced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_waits, "OwnLoop", lambda: SimpleNamespace(is_running=True))
     one = state()
-    notices = wait_notices.WaitNotices(one, announced=())
-    monkeypatch.setattr(notices, "_send", send)
-    notify: Any = None
+    waits = new_waits.NewWaits(one, announced=(), look=lambda: None)
+    announced: list[list[str]] = []
     for pending in ({"a": asked("needs_approval")}, {}, {"a": asked("not_allowed")}):
         one.pending = pending
-        notices._send_new(notify)
-    assert told == [["a"], ["a"]]
+        announced.append([call.call_id for call in waits.take()])
+    assert announced == [["a"], [], ["a"]]
