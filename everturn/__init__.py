@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from everturn.models import Model, ModelSettings
     from everturn.providers.generate import generate, generate_sync
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
+    from everturn.reviews.reviewer import Reviewer
     from everturn.storage.encryption import Encryption
     from everturn.tools.activity_tool import activity_tool
     from everturn.tools.ask_user import ask_user
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from everturn.tools.mcp.config import McpOAuth, McpServer, McpTool
     from everturn.tools.nexus_tool import nexus_tool
     from everturn.tools.options import ToolOptions
-    from everturn.tools.reviewer import Reviewer
     from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.tool import Tool, tool
     from everturn.webhooks.webhook import Webhook
@@ -72,7 +72,7 @@ _HOMES = {
     "RateLimit": "limits",
     "Reply": "records",
     "Retry": "errors",
-    "Reviewer": "tools.reviewer",
+    "Reviewer": "reviews.reviewer",
     "Shown": "tools.handoff",
     "Text": "records",
     "Tool": "tools.tool",

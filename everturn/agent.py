@@ -19,6 +19,7 @@ from everturn.limits import Limits, Patience
 from everturn.models import Model, ModelSettings
 from everturn.names import versioned
 from everturn.records import Decision, ToolCall
+from everturn.reviews.reviewer import Reviewer
 from everturn.tools.agent_option_checks import (
     ASK,
     check_batched,
@@ -42,7 +43,6 @@ from everturn.tools.mcp.config import McpServer
 from everturn.tools.other_libraries import adopt_tool
 from everturn.tools.output_type import OutputT_co, OutputType
 from everturn.tools.provider_defined import Handler, check_handlers, handler_keys, own_searches, tools_of
-from everturn.tools.reviewer import Reviewer
 from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function

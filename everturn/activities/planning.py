@@ -12,7 +12,6 @@ from typing import Any
 
 from everturn.activities.handoff_planning import SaidBefore, one_at_the_most, plan_handover
 from everturn.activities.hook_runs import CallVerdict, HookRuns, after_hooks, hooks_at, seconds_at
-from everturn.activities.reviews import Reviews
 from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
 from everturn.names import TOO_DEEP, TOO_LARGE
@@ -33,6 +32,7 @@ from everturn.plans import (
 )
 from everturn.providers.json_values import TooDeep, parse_json
 from everturn.records import ToolCall, ToolResult
+from everturn.reviews.verdicts import Reviews
 from everturn.sizes import (
     MAX_BESIDE_REPLY_BYTES,
     MAX_DEPTH,

@@ -218,14 +218,14 @@ class Ledger:
         """The nearer the limit and the more conversations spend, the less."""
         active = sum(reported.until > now for reported in self._reported.values())
         share = UNTOLD_SHARE / max(FEWEST_ACTIVE, active)
-        left: dict[str, list[float]] = {"tokens": [], "usd": []}
+        allowance: dict[str, list[float]] = {"tokens": [], "usd": []}
         for limit in self._limits:
-            left[limit.unit].append(max(0.0, (limit.most - limit.used) * share))
-        tokens = min(left["tokens"], default=None)
+            allowance[limit.unit].append(max(0.0, (limit.most - limit.used) * share))
+        tokens = min(allowance["tokens"], default=None)
         return Room(
             turns=UNTOLD_TURNS,
             tokens=None if tokens is None else int(tokens),
-            cost_usd=min(left["usd"], default=None),
+            cost_usd=min(allowance["usd"], default=None),
         )
 
     def _ask_for_turn(self, spending: Spending, now: float) -> Refusal | None:

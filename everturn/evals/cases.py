@@ -240,8 +240,8 @@ def _steps_of(recorded: Recorded) -> Iterator[CaseStep]:
     calls = {id(call.call): call for call in recorded.calls}
     for message in recorded.messages:
         if message.role == "assistant":
-            made = tuple(_case_call(calls[id(call)]) for call in message.tool_calls if id(call) in calls)
-            yield CaseStep(assistant=message.text, agent=message.author, calls=made)
+            case_calls = tuple(_case_call(calls[id(call)]) for call in message.tool_calls if id(call) in calls)
+            yield CaseStep(assistant=message.text, agent=message.author, calls=case_calls)
         elif is_said_by_person(message):
             yield CaseStep(user=_content_of(message.parts), tools=message.tools)
 
@@ -303,11 +303,11 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
             messages.append(Message(role="user", parts=_parts_of(step.user or ""), tools=step.tools))
             continue
         turn = len(replies) + 1
-        made = [_recorded_call(call, turn, f"call_{turn}_{place}") for place, call in enumerate(step.calls)]
-        replies[turn] = _reply_of(step, made)
-        calls += made
+        turn_calls = [_recorded_call(call, turn, f"call_{turn}_{place}") for place, call in enumerate(step.calls)]
+        replies[turn] = _reply_of(step, turn_calls)
+        calls += turn_calls
         messages.append(replies[turn])
-        if results := tuple(call.result for call in made if call.result):
+        if results := tuple(call.result for call in turn_calls if call.result):
             messages.append(Message(role="tool", parts=results))
     return Recorded(
         id=inputs.conversation,

@@ -88,13 +88,13 @@ async def collect_cases(
     executions = _find(client, query=query, agent=agent, version=version, status=status)
     listed = draw_sample(_labelled(executions, tenant=tenant, metadata=metadata or {}), sample)
     reader = _CaseReader(client, redactor, frozenset(labels), finished_only=status is None)
-    found = await in_order(listed, reader.read_execution, most=AT_ONCE)
-    kept = {case.inputs.conversation for cases in found for case in cases}
+    collected = await in_order(listed, reader.read_execution, most=AT_ONCE)
+    kept = {case.inputs.conversation for cases in collected for case in cases}
     earlier = [cases for cases in present.values() if cases[0].inputs.conversation not in kept]
     fate = await _Fates(client).sort(earlier, reader)
-    cases = [case for cases in (*found, *fate.refreshed, *fate.gone) for case in cases]
+    cases = [case for cases in (*collected, *fate.refreshed, *fate.gone) for case in cases]
     if prune:
-        cases = [case for cases in (*found, *fate.refreshed) for case in cases]
+        cases = [case for cases in (*collected, *fate.refreshed) for case in cases]
     removed = _remove(present, keep={case.inputs.conversation for case in cases})
     redacted = [redact_case(case, redactor) for case in cases]
     written = write_cases(folder, redacted)

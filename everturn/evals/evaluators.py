@@ -39,12 +39,12 @@ class SameCalls(CaseEvaluator):
 
     def evaluate(self, ctx: CaseContext) -> EvaluatorOutput:
         expected = list(ctx.expected_output.calls if ctx.expected_output else ())
-        made = list(ctx.output.calls)
-        lacking = _without(expected, made)
-        unexpected = _without(made, expected)
+        actual = list(ctx.output.calls)
+        lacking = _without(expected, actual)
+        unexpected = _without(actual, expected)
         problems = [f"missing {_text(action)}" for action in lacking]
         problems += [f"not expected {_text(action)}" for action in unexpected]
-        if self.in_order and not problems and [*map(_text, made)] != [*map(_text, expected)]:
+        if self.in_order and not problems and [*map(_text, actual)] != [*map(_text, expected)]:
             problems.append("in another order")
         return _assertion(problems)
 
@@ -82,12 +82,12 @@ class NoOnceCallTwice(CaseEvaluator):
 
     def evaluate(self, ctx: CaseContext) -> EvaluatorOutput:
         before = [call for call in ctx.inputs.calls_before if call.effect == "once" and call.decision != "denied"]
-        made = [_text(action) for action in ctx.output.calls if action.effect == "once"]
+        actual = [_text(action) for action in ctx.output.calls if action.effect == "once"]
         earlier = [_text(call) for call in before]
         expected = [_text(action) for action in ctx.expected_output.calls] if ctx.expected_output else []
         repeated = []
-        for text in dict.fromkeys(made):
-            times = made.count(text) + earlier.count(text)
+        for text in dict.fromkeys(actual):
+            times = actual.count(text) + earlier.count(text)
             if times > max(1, expected.count(text) + earlier.count(text)):
                 repeated.append(f"{text} {times} times")
         return _assertion(repeated)

@@ -369,18 +369,20 @@ def _start_of_case(recorded: Recorded, at_turn: int, message: Message | None) ->
     if carry is not None:
         own = {"turn": at_turn - 1, "owed": message is None, "policy": (NOTHING_RUNS,)}
         carry = carry.model_copy(update=own)
-    said = message.parts if message else ()
-    return start_payload(said, may_be_empty=True, agent=recorded.agent, carry=carry, forked_from=_erased_with(recorded))
+    parts = message.parts if message else ()
+    forked_from = _erased_with(recorded)
+    return start_payload(parts, may_be_empty=True, agent=recorded.agent, carry=carry, forked_from=forked_from)
 
 
 def _message_before(recorded: Recorded, at_turn: int) -> Message | None:
     """What people said right before that turn's reply, as one message; None if tools had answered, and nobody
     spoke."""
     place = _place_of(recorded, at_turn)
-    said = list(takewhile(is_said_by_person, reversed(recorded.messages[:place])))
-    if len(said) < 2:
-        return next(iter(said), None)
-    return said[0].model_copy(update={"parts": tuple(part for message in reversed(said) for part in message.parts)})
+    messages = list(takewhile(is_said_by_person, reversed(recorded.messages[:place])))
+    if len(messages) < 2:
+        return next(iter(messages), None)
+    parts = tuple(part for message in reversed(messages) for part in message.parts)
+    return messages[0].model_copy(update={"parts": parts})
 
 
 def _place_of(recorded: Recorded, at_turn: int) -> int:

@@ -30,7 +30,7 @@ from everturn.client.strangers_ids import check_strangers_id
 from everturn.errors import AlreadyStarted, EverturnError, InvalidSetting, NotFound, Refused
 from everturn.events import Done, Event
 from everturn.mcp_server import turns
-from everturn.mcp_server.reach import Reach
+from everturn.mcp_server.reachable_conversations import Reach
 from everturn.mcp_server.turns import AskingCall, Reached
 
 WAIT_SECONDS = 50.0

@@ -17,7 +17,7 @@ from uuid import uuid4
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, Refused, Unreachable
-from everturn.mcp_server.reach import Reach
+from everturn.mcp_server.reachable_conversations import Reach
 from everturn.payloads import Status, WaitingCall
 from everturn.sizes import MAX_REASON_BYTES, shortened
 from everturn.subagents.at_work import in_words

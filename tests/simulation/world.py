@@ -18,10 +18,11 @@ import temporalio.client
 from temporalio.service import RPCError
 
 from everturn import Client
-from everturn.activities import before_reset, model_turns, reviews
+from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.errors import EverturnError
 from everturn.providers import background
+from everturn.reviews import verdicts
 from everturn.settings import Settings
 from everturn.tools.mcp import transports
 from tests.simulation.agents import cast
@@ -402,7 +403,7 @@ class World:
             patch.object(model_turns, "ask", self.model),
             patch.object(background, "cancel_response", self.model.cancel),
             patch.object(transports, "open_streams", self.mcp.streams),
-            patch.object(reviews, "generate", give_verdict),
+            patch.object(verdicts, "generate", give_verdict),
             self.batches.stands_in(),
         ):
             yield

@@ -33,6 +33,7 @@ HOUSES: dict[str, dict[str, str]] = {
     | dict.fromkeys(("live_text", "reply_stream"), "activities"),
     "lost_workers": dict.fromkeys(("free_sticky_queue", "journal", "poison_calls"), "activities"),
     "providers": {"rate_limits.limit_watch": "worker", "rate_limits.turn_waits": "activities"},
+    "reviews": {"reviewer": "tools", "verdicts": "activities"},
     "subagents": {"workflow": "workflows"} | dict.fromkeys(("at_work", "events", "followed"), "client"),
     "webhooks": {"delivery": "workflows", "sending": "activities", "workflow": "workflows"},
 }

@@ -24,7 +24,7 @@ BOTTOM_UP = """
     agent_settings models vendor_models limits plans prices tracing policy tenants budgets batching webhooks
     carryover prompts payloads truncation agent_in_charge calls subagents
     events evaluations storage state live history
-    tools hooks agent declared_tools loading
+    reviews tools hooks agent declared_tools loading
     providers guardrails formats client devserver
     workflow workflows testing lost_workers activities worker exporting web ui mcp_server evals cli
 """

@@ -58,7 +58,7 @@ ELSEWHERE = {
     "tools/mcp/results.py": "which fields a text has said already",
     "tools/read_result.py": "a page, which is a result",
     "activities/compaction.py": "which results are worth trimming",
-    "activities/reviews.py": "what a model is to judge",
+    "reviews/verdicts.py": "what a model is to judge",
     "guardrails.py": "what a model is to judge",
     # A format.
     "size_estimates.py": "JSON",

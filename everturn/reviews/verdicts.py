@@ -20,10 +20,10 @@ from everturn.plans import Review
 from everturn.prices import cost_of_reply
 from everturn.providers import generate
 from everturn.records import Reply, ToolCall
+from everturn.reviews.reviewer import Reviewer
 from everturn.sizes import MAX_RULE_CHARS, shortened
 from everturn.text.utf8 import mend
 from everturn.tools.output_type import OutputType
-from everturn.tools.reviewer import Reviewer
 from everturn.tools.tool import Tool
 
 MOST_REVIEWS: Final = 32
