@@ -13,12 +13,14 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from everturn import names
 from everturn.activities.patience import LONGEST_OWN_DELAY_SECONDS, retry_delay, spend
-from everturn.activities.user_activities import is_users_own
+from everturn.activities.user_activities import is_users_call, is_users_own
+from everturn.calls.activity_outputs import TOOL_FAILED
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.limits import Patience
 from everturn.records import Reply
 from everturn.sizes import MAX_CAUSE_BYTES, shortened
-from everturn.tools.results import safe_text
+from everturn.tools.results import safe_error_text, safe_text
+from everturn.tools.unwritten_results import Unwritten, after_effect
 from everturn.tools.user_code import class_name
 from everturn.webhooks.records import WebhookFacts
 
@@ -128,15 +130,28 @@ class UnexpectedErrors(Interceptor):
 
 class _Activity(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+        info = activity.info()
         try:
-            return await self.next.execute_activity(input)
+            value = await self.next.execute_activity(input)
+            if is_users_call(info):
+                await _check_written(value)
+            return value
         except FailureError:
             raise  # it says itself when to try again
         except Exception as error:
-            info = activity.info()
             if info.is_local or is_users_own(info):
                 raise
             raise await of_unexpected(error) from None
+
+
+async def _check_written(value: Any) -> None:
+    """Raises ApplicationError for what a user's activity returned if Temporal's worker can't write it. It would fail
+    the activity with that, as if nothing had run."""
+    try:
+        with after_effect():
+            activity.payload_converter().to_payloads([value])
+    except Unwritten as problem:
+        raise ApplicationError(await safe_error_text(problem), type=TOOL_FAILED, non_retryable=True) from None
 
 
 def say_webhook(error: ApplicationError, webhook: WebhookFacts | None) -> None:

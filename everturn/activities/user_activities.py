@@ -50,6 +50,11 @@ def is_users_own(info: activity.Info) -> bool:
     return not is_ours(info.workflow_type, info.activity_id)
 
 
+def is_users_call(info: activity.Info) -> bool:
+    """Whether the activity is a user's that serves a call of a conversation."""
+    return info.workflow_type == names.CONVERSATION and info.activity_id.startswith(names.ACTIVITY_OF_CALL)
+
+
 def is_ours(workflow_type: str | None, activity_id: str) -> bool:
     """Whether an activity is everturn's own, by the workflow that asks for it."""
     if workflow_type == names.CONVERSATION:

@@ -234,6 +234,21 @@ async def test_whatever_it_returns_is_something_that_a_model_can_read(
     assert result.text == text if text is not None else result.text
 
 
+@activity.defn
+async def charge_oddly() -> Any:
+    """Charges, and gives what JSON can't hold."""
+    return object()
+
+
+async def test_what_ran_and_gave_what_can_not_be_written_is_not_told_as_if_it_had_failed(
+    client: Client, scripted: Scripted
+) -> None:
+    (result,) = await _told(client, scripted, activity_tool(charge_oddly), calls=[call("charge_oddly")])
+    assert result.is_error
+    assert result.text.startswith("The tool ran, and what it did stands: do not call it again")
+    assert "object" in result.text
+
+
 async def test_a_picture_that_it_returns_is_shown_as_one(client: Client, scripted: Scripted) -> None:
     @activity.defn
     async def draw() -> Any:
