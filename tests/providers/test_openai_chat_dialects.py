@@ -336,6 +336,21 @@ def test_a_custom_tools_input_is_joined_from_its_pieces() -> None:
     assert answered.stop == "tool_calls"
 
 
+@pytest.mark.parametrize(
+    ("model", "roles"),
+    [
+        ("openai-chat:gpt-5.5", ["user", "assistant", "user"]),  # templates want the two in turn
+        ("openrouter:anthropic/claude-opus-5.5", ["user", "user"]),
+        ("openai-chat:claude-opus-5-5", ["user", "user"]),
+    ],
+)
+def test_claude_behind_a_gateway_is_sent_no_empty_message(model: str, roles: list[str]) -> None:
+    """It refuses empty texts; LiteLLM (1.110.2) puts words of its own there."""
+    silent = Message(role="assistant", parts=(), provider=model.partition(":")[0])
+    messages = body_of(model, QUESTION, silent, QUESTION)["messages"]
+    assert [message["role"] for message in messages] == roles
+
+
 def test_citations_are_kept_beside_the_text_and_not_sent_back() -> None:
     cited = [{"type": "url_citation", "url_citation": {"url": "https://x"}}]
     answered = reply("openrouter:m", {"content": "a", "annotations": cited})

@@ -25,6 +25,7 @@ from everturn.providers.openai_chat.calls import LEGACY
 from everturn.providers.openai_chat.media import IMAGES, find_sound, is_sound, pictures_beside, sound_expiry
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, on_lines
+from everturn.vendor_models.abilities import is_claude
 
 NOT_OURS = "Error: this tool is not run here."
 """What the model reads for a call of a custom tool that nobody declared."""
@@ -75,7 +76,9 @@ class ChatMessages(EncodedMessages):
             case "assistant":
                 if own:
                     self.good_until = min(self.good_until, sound_expiry(message, request.now))
-                yield from _assistant_turn(message, pairing, dialect=dialect, own=own, now=request.now)
+                turn = _assistant_turn(message, pairing, dialect=dialect, own=own, now=request.now)
+                # Claude takes no empty text, whatever stands before it; LiteLLM (1.110.2) writes one of its own.
+                yield from (item for item in turn if not (is_claude(request.model.model) and _is_empty(item)))
             case "user":
                 if user := _user_message(message, dialect, own=own):
                     yield user
@@ -95,6 +98,10 @@ def encode_messages(request: Request, *, instructions: str) -> WireItems:
     if not system:
         return messages.wire_items()
     return messages.wire_items([{"role": "system", "content": system}])
+
+
+def _is_empty(encoded: Encoded) -> bool:
+    return encoded == {"role": "assistant", "content": ""}
 
 
 def _assistant_turn(
