@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,6 +41,7 @@ from everturn import (
     ToolContext,
     ToolResult,
     TurnContext,
+    Webhook,
     Worker,
     ask_user,
     nexus_tool,
@@ -67,9 +69,11 @@ from everturn.tools.context_ask import AsksPerson, current_answer
 from tests.crash.workers import workers
 from tests.support.agents import hosting
 from tests.support.background_server import BackgroundServer, is_kept, says
+from tests.support.batch_server import BatchServer
 from tests.support.bounds import lowered, settable
 from tests.support.provider_server import ProviderServer, in_order, message_item, response
 from tests.support.waiting import eventually, waiting
+from tests.support.webhook_receiver import SECRET, Receiver
 
 Kind = Callable[[Client, Path], Awaitable[str]]
 KINDS: dict[str, Kind] = {}
@@ -987,3 +991,42 @@ async def providers_own_tools(client: Client, _: Path) -> str:
             await conversation.deny("mcpr_1", "not now")
             await conversation.answer("again", SHOT)
             return await whole(conversation)
+
+
+@tool(needs_approval=True)
+def ask_first(text: str) -> str:
+    return f"noted: {text}"
+
+
+@kind
+async def batched_with_a_webhook(client: Client, _: Path) -> str:
+    """Two turns that wait for batches, and a call that waits for a person, which a receiver is told."""
+
+    def reply(body: dict[str, Any]) -> Any:
+        return "Done." if "noted" in str(body) else ("call_1", "ask_first", {"text": "it"})
+
+    settings = {"SECRET": SECRET, "EVERTURN_BATCH_SECONDS": "0.3", "OPENAI_API_KEY": "none"}
+    with patch.dict(os.environ, settings), BatchServer(reply) as provider, Receiver() as receiver:
+        agent = Agent(
+            "clerk",
+            model=provider.model("openai"),
+            tools=[ask_first],
+            settings=ModelSettings(batch=True),
+            webhook=Webhook(url=f"{receiver.base_url}/hook", secret_env="SECRET"),
+        )
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Note it.")
+            for number in (1, 2):
+                await eventually(lambda count=number: len(provider.batches) == count)
+                await eventually(partial(_waits_for, conversation, f"batch_{number}"))
+                provider.finish()
+                if number == 1:
+                    await waiting(conversation)
+                    await conversation.approve("*")
+            await conversation.outcome()
+            await eventually(lambda: receiver.kinds == ["waiting", "done"])
+    return conversation.id
+
+
+async def _waits_for(conversation: Conversation, batch_id: str) -> bool:
+    return batch_id in ((await conversation.status()).cause or "")
