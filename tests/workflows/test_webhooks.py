@@ -104,6 +104,7 @@ async def test_it_hears_what_waits_and_how_it_ends_once_without_content_and_no_h
     assert done["data"]["outcome"] == {
         "status": "completed",
         "reason": None,
+        "stop": "end",
         "turns": 2,
         "tool_calls": 2,
         "cost_usd": None,
