@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
@@ -36,6 +37,7 @@ from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
+from tests.support.ports import free_port
 from tests.support.waiting import eventually, waiting
 
 ROOT = Path(__file__).parents[2]
@@ -370,3 +372,51 @@ async def test_a_result_is_an_event_at_the_answers_span_and_its_reason_stays_out
         "everturn.turn": 1,
         "everturn.evaluator": "polite",
     }
+
+
+MEASURED = """
+import asyncio, sys
+from everturn import Agent, Client, Model, Worker
+from everturn.evaluations.answer_search import LookPace
+from everturn.worker.metrics import expose
+{bounds}
+
+def length(answer):
+    return len(answer.text) / 10
+
+def broken(answer):
+    raise ValueError("it can't be judged")
+
+async def main():
+    address, task_queue, model, shown_at = sys.argv[1:]
+    expose(shown_at)
+    client = await Client.connect(address, task_queue=task_queue)
+    agent = Agent("clerk", model=Model("scripted:demo", base_url=model))
+    await Worker(client, agents=[agent], evaluators=[length, broken]).run()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_worker_process_shows_scores_and_failures_of_its_evaluators_to_prometheus(
+    client: Client, scripted: Scripted
+) -> None:
+    shown_at = f"localhost:{free_port()}"
+    address = client.temporal.service_client.config.target_host
+    code = MEASURED.format(bounds=as_code(look_pace=OFTEN, evaluator_delay_seconds=0.01))
+    command = [sys.executable, "-c", code, address, client.task_queue, scripted(["Hello"]).base_url, shown_at]
+
+    async def shows() -> bool:
+        async with httpx.AsyncClient(timeout=10) as http:
+            metrics = (await http.get(f"http://{shown_at}/metrics")).text
+        counted = re.findall(r"^everturn_evaluations_total\{(.*)\} 1$", metrics, re.MULTILINE)
+        labels = {tuple(sorted(re.findall(r'(?:agent|evaluator|outcome)="(\w+)"', line))) for line in counted}
+        scored = re.findall(r"^everturn_evaluation_score_sum\{.*\} (\S+)$", metrics, re.MULTILINE)
+        return labels == {("clerk", "judged", "length"), ("broken", "clerk", "failed")} and scored == ["0.5"]
+
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as worker:
+        try:
+            await client.run("clerk", "Hi")
+            await eventually(shows, what="the scores are shown")
+        finally:
+            worker.kill()
