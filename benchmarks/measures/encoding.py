@@ -74,9 +74,9 @@ def _turn_by_turn(turns: int) -> Iterator[Sequence[Message]]:
         messages = follow_prefix(prefix, new)
         yield messages
         call = ToolCall(call_id=f"call_{turn}", name="read_file", arguments={"path": f"src/file_{turn}.py"})
-        said = [*new, Message(role="assistant", parts=(Text(text="I look."), call))]
-        digest = prefixes.remember(digest, prefix, said)
-        position += len(said)
+        exchange = [*new, Message(role="assistant", parts=(Text(text="I look."), call))]
+        digest = prefixes.remember(digest, prefix, exchange)
+        position += len(exchange)
         text = f"{turn:08}" * (RESULT_CHARS // 8)
         new = [Message(role="tool", parts=(ToolResult(call_id=call.call_id, content=(Text(text=text),)),))]
 

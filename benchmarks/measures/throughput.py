@@ -86,8 +86,8 @@ async def many_conversations(
         for task in running:
             task.cancel()
         await asyncio.gather(*results, return_exceptions=True)
-        taken = sum(await asyncio.gather(*(_turns_of(handle, most=turns) for handle in handles)))
-    return Sample(conversations, taken, seconds, ours[0], ours[1], peak, max(0.0, others))
+        turns_taken = sum(await asyncio.gather(*(_turns_of(handle, most=turns) for handle in handles)))
+    return Sample(conversations, turns_taken, seconds, ours[0], ours[1], peak, max(0.0, others))
 
 
 async def _turns_of(handle: Handle, *, most: int) -> float:
