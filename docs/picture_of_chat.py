@@ -47,7 +47,7 @@ def take(address: str, picture: Path) -> None:
             it.run("everturn", "chat", "--agent", "clerk", "--id", "orders-81-and-82")
             it.until("▸")
             it.type("Order 81 arrived broken.")
-            it.until("approve?")
+            it.until("approve refund?")
             it.type("y")
             it.until("Tuesday", lambda shown: shown.rstrip().endswith("▸"))
             it.type("And order 82 too, I am afraid.")
