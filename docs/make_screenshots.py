@@ -3,8 +3,9 @@
     .venv/bin/python docs/make_screenshots.py
 
 Starts a Temporal dev server, runs `everturn demo` on it (which kills a worker), lets a second conversation wait for
-its approval, and photographs both with Debian's chromium (and fonts-noto-color-emoji). Then come the inbox's and the chat's pictures, which have
-scripts of their own, as the picture of a trace has (picture_of_trace.py). Look at the pictures afterwards.
+its approval, and photographs both with Debian's chromium, which needs fonts-noto-color-emoji. Then come the inbox's and
+the chat's pictures, which have scripts of their own, as the picture of a trace has (picture_of_trace.py). Look at the
+pictures afterwards.
 """
 
 from __future__ import annotations
