@@ -6,7 +6,6 @@ here grows with a conversation, nor with the day.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from everturn.budgets.records import (
 )
 from everturn.sizes import MAX_WAITING_BYTES, size_of
 from everturn.temporal.ids import known_id
+from everturn.text.commands import command_about
 
 DAY_SECONDS: Final = 86_400.0
 
@@ -245,7 +245,7 @@ class Ledger:
         if name not in self._waiting and room and len(self._waiting) < MOST_WAITING:
             self._waiting[name] = Waiter(conversation=name, asked=spending.asked, since=now)
         if name not in self._waiting:
-            resume = f"`everturn resume {shlex.quote(name)}`"
+            resume = f"`{command_about('resume', name)}`"
             cure = f"Too many wait already to be resumed by themselves: {resume} once there is room."
         return Refusal(conversation=name, cause=cause, cure=cure)
 
@@ -263,7 +263,7 @@ class Ledger:
         }
         return (
             f"Tenant {name!r} has used {limit.in_words}.",
-            f"{opens[limit.span]}: `everturn budget {shlex.quote(name)} {limit.option} …`.",
+            f"{opens[limit.span]}: `{command_about('budget', name)} {limit.option} …`.",
         )
 
     def _why_full(self, spending: Spending) -> tuple[str, str] | None:
@@ -280,7 +280,7 @@ class Ledger:
         return (
             f"Tenant {name!r} has {len(self._at_work):,} conversations at work, and may have {most:,}.",
             "It goes on by itself after one of them, or with more: "
-            f"`everturn budget {shlex.quote(name)} --conversations …`.",
+            f"`{command_about('budget', name)} --conversations …`.",
         )
 
     # ------------------------------------------------------------ who goes on

@@ -9,7 +9,6 @@ however many turns there are.
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -24,6 +23,7 @@ from everturn.budgets.calls import ANSWER_SECONDS, BudgetCalls, NoAnswer
 from everturn.budgets.records import BudgetNote, Refusal, Room, Spending, SpendingAnswer, SpendingBatch, Untold
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply
+from everturn.text.commands import command_about
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """How long no budget is looked for after a tenant was found to have none."""
@@ -225,7 +225,7 @@ class TenantSpending:
         """The error of a budget that does not answer: the turn is tried again while patience lasts."""
         tenant = self._budget.tenant
         delay = retry_delay(None, attempt=activity.info().attempt, longest=PATIENCE)
-        remove = f"`everturn budget {shlex.quote(tenant)} --remove`"
+        remove = f"`{command_about('budget', tenant)} --remove`"
         return ApplicationError(
             f"The budget of tenant {tenant!r} does not answer: {reason}.",
             {"cure": f"It moves here if its workers are gone; {remove} removes it."},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -16,6 +15,7 @@ from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import print_json, print_text
 from everturn.names import EVERY_CALL
 from everturn.system.json_numbers import parse_json
+from everturn.text.commands import command_about
 
 if TYPE_CHECKING:
     from everturn.client.client import Client
@@ -209,7 +209,7 @@ def _decide_and_report(
         return
     line = f"{verb}: {', '.join(call_ids)}"
     if edited:
-        watch = f"everturn watch {shlex.quote(selection.id)}"
+        watch = command_about("watch", selection.id)
         line += f", with other arguments; they are checked before it runs: {watch}"
     print_text(line)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from everturn.cli.options import JsonOption
 from everturn.cli.output import print_json
 from everturn.errors import NotFound
+from everturn.text.commands import command_about
 
 if TYPE_CHECKING:
     from everturn import Client
@@ -81,7 +81,7 @@ async def _run_budget(tenant: str, changes: dict[str, Any], *, remove: bool, as_
     if status is None:
         raise NotFound(
             f"Tenant {tenant!r} has no budget.",
-            cure=f"`everturn budget {shlex.quote(tenant)} --usd-per-day 50` sets one.",
+            cure=f"`{command_about('budget', tenant)} --usd-per-day 50` sets one.",
         )
     if as_json:
         print_json(status.as_json())

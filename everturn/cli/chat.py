@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
@@ -12,6 +11,7 @@ import typer
 from everturn.cli import completion
 from everturn.cli.labels import MetadataOption, TenantOption, labels_of
 from everturn.cli.options import AgentOption, ModelOption, SystemOption, ToolOption, YesOption
+from everturn.text.commands import command_about
 
 if TYPE_CHECKING:
     from everturn.cli.connect import AgentChoice
@@ -81,7 +81,7 @@ async def _run_chat(choice: AgentChoice, name: str, labels: dict[str, Any], *, a
         screen.stop_spinner()
         if session and session.begun:
             stays = "The conversation goes on without you." if choice.agent else "The conversation stays."
-            screen.print_line(f"\n{stays} To come back: everturn chat --id {shlex.quote(name)}")
+            screen.print_line(f"\n{stays} To come back: {command_about('chat --id', name)}")
         raise
     finally:
         screen.stop_spinner()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from everturn.errors import Ended, EverturnError, KeyMissing, Unreachable
+from everturn.text.commands import command_about
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
@@ -111,7 +111,7 @@ async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[A
         try:
             return await act(client.conversation(conversation_id))
         except Ended as error:
-            cure = f"`everturn send {shlex.quote(conversation_id)} TEXT` continues it."
+            cure = f"`{command_about('send', conversation_id)} TEXT` continues it."
             raise Ended(error.message, cure=cure) from None
 
 

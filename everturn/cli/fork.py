@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from typing import Annotated
 
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import print_json, print_text
+from everturn.text.commands import command_about
 
 
 def fork(
@@ -35,7 +35,7 @@ def fork(
         print_json({"id": forked, "forked_from": id, "at_turn": at_turn})
     else:
         how = f"It goes on at once, unless turn {at_turn} had the final reply"
-        print_text(f"forked: {forked}. {how}: everturn watch {shlex.quote(forked)}")
+        print_text(f"forked: {forked}. {how}: {command_about('watch', forked)}")
 
 
 async def _fork_conversation(conversation_id: str, at_turn: int, new_id: str | None, namespace: str | None) -> str:

@@ -14,6 +14,7 @@ from everturn.cli import streams
 from everturn.cli.labels import MetadataOption, TenantOption, labels_of
 from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOption, ToolOption, YesOption
 from everturn.cli.output import print_json, print_result
+from everturn.text.commands import command_about
 
 if TYPE_CHECKING:
     from everturn.cli.connect import AgentChoice, Connection
@@ -115,7 +116,7 @@ async def _start_conversation(
     try:
         return await place.client.start(place.agent, text, id=name, model=place.model, again=again, **options)
     except AlreadyStarted as error:
-        send = f"`everturn send {shlex.quote(name)} TEXT`"
+        send = f"`{command_about('send', name)} TEXT`"
         cure = f"Use another --id. {send} says more to it; --again starts anew once it is over."
         raise AlreadyStarted(error.message, cure=cure) from None
 
@@ -141,13 +142,13 @@ async def _follow_to_outcome(
         if isinstance(stop, events.Replied) and streaming:
             shown_text = stop.message.text
         if isinstance(stop, events.Stalled):
-            then = f"Then: everturn resume {shlex.quote(conversation.id)}" if place.lasts else ""
+            then = f"Then: {command_about('resume', conversation.id)}" if place.lasts else ""
             raise Stalled(stop.cause, cure=f"{stop.cure} {then}".strip())
         if isinstance(stop, events.Done):
             if stop.outcome is None:
                 raise Ended(
                     f"Conversation {conversation.id!r} ended without a reply: {stop.why.rstrip('.')}.",
-                    cure=f"`everturn show {shlex.quote(conversation.id)}` shows its transcript." if place.lasts else "",
+                    cure=f"`{command_about('show', conversation.id)}` shows its transcript." if place.lasts else "",
                 )
             return stop.outcome, stop.outcome.text == shown_text
 
@@ -182,7 +183,7 @@ def _say_what_becomes_of_it(place: Connection, name: str, choice: AgentChoice, s
     if not place.lasts:
         screen.print_line("Stopped. The conversation ended, with the server that was started for it.")
     elif choice.agent:
-        screen.print_line(f"The conversation goes on. To follow it: everturn watch {shlex.quote(name)}")
+        screen.print_line(f"The conversation goes on. To follow it: {command_about('watch', name)}")
     else:
         screen.print_line(
             "The conversation waits for its worker, which ended with this command. "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from typing import Annotated
 
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import print_text
+from everturn.text.commands import command_about
 
 
 def watch(
@@ -45,9 +45,7 @@ async def _watch_events(conversation_id: str, since: str | None, *, as_json: boo
         screen.stop_spinner()
         screen.end_line()
         if cursor:
-            Screen().print_line(
-                f"To continue: everturn watch {shlex.quote(conversation_id)} --since {cursor}", style="dim"
-            )
+            Screen().print_line(f"To continue: {command_about('watch', conversation_id)} --since {cursor}", style="dim")
         raise
     finally:
         screen.stop_spinner()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
@@ -47,6 +46,7 @@ from everturn.subagents.followed import FollowedAgents
 from everturn.temporal import temporal_errors
 from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.ids import known_id
+from everturn.text.commands import command_about
 from everturn.tools.output_type import OutputT_co
 from everturn.tools.results import parts_of_blocks
 from everturn.tools.tool import Tool
@@ -428,7 +428,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         if refused:
             if decided:
                 refused.append(f"Decided: {', '.join(decided)}.")
-            raise Refused(" ".join(refused), cure=f"`everturn show {shlex.quote(self.id)}` shows what waits.")
+            raise Refused(" ".join(refused), cure=f"`{command_about('show', self.id)}` shows what waits.")
         return decided
 
     async def _decide_here(self, name: str, **payload: Any) -> tuple[str, ...]:
@@ -502,7 +502,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         if finished.outcome is None:
             raise Ended(
                 f"Conversation {self.id!r} ended without an outcome: {finished.why.rstrip('.')}.",
-                cure=f"`everturn show {shlex.quote(self.id)}` shows its transcript. A message revives it: "
+                cure=f"`{command_about('show', self.id)}` shows its transcript. A message revives it: "
                 "send(..., revive=True); start(..., again=True) starts anew with its id.",
             )
         return finished.outcome
@@ -513,7 +513,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         if cut_short or any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
                 f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",
-                cure=f"`everturn show {shlex.quote(self.id)}` shows its transcript.",
+                cure=f"`{command_about('show', self.id)}` shows its transcript.",
             )
         if self._has_output_type and outcome.status != "completed":
             raise Ended(

@@ -8,7 +8,6 @@ signal without a worker, and gives it to the next worker before the waiting upda
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Awaitable
 from datetime import timedelta
@@ -34,6 +33,7 @@ from everturn.history.reader import first_step
 from everturn.payloads import Status, WaitingCall
 from everturn.storage.data_converter import NoValue
 from everturn.temporal import temporal_errors
+from everturn.text.commands import command_about
 from everturn.validation.explaining import why_unreadable
 
 RESEND_SECONDS = 0.05
@@ -107,7 +107,7 @@ async def _by_signal(client: Client, conversation_id: str, name: str, payload: d
     if name in names.DECISIONS and not addressed:
         raise Refused(
             f"No call {payload['call_id']!r} waits.",
-            cure=f"`everturn show {shlex.quote(conversation_id)}` shows the waiting calls.",
+            cure=f"`{command_about('show', conversation_id)}` shows the waiting calls.",
         )
     await client.get_workflow_handle(conversation_id).signal(name, payload, rpc_timeout=REQUEST_TIMEOUT)
     try:
@@ -116,7 +116,7 @@ async def _by_signal(client: Client, conversation_id: str, name: str, payload: d
         raise Unreachable(
             f"The {name} for conversation {conversation_id!r} was sent as a signal. No worker "
             "answers now: the next one that starts carries it out.",
-            cure=f"Check with `everturn show {shlex.quote(conversation_id)}`.",
+            cure=f"Check with `{command_about('show', conversation_id)}`.",
         ) from error
     still = _addressed_calls(after, name, payload)
     if addressed and all(call in still for call in addressed):
@@ -205,7 +205,7 @@ class _Update:
     def _raise_uncertain(self, cause: Exception) -> NoReturn:
         raise Unreachable(
             f"{_message_of(cause)} The {self._name} may still be carried out later: check with "
-            f"`everturn show {shlex.quote(self._conversation_id)}`.",
+            f"`{command_about('show', self._conversation_id)}`.",
             cure=getattr(cause, "cure", ""),
         ) from None
 

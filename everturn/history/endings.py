@@ -3,13 +3,12 @@ yet."""
 
 from __future__ import annotations
 
-import shlex
-
 from everturn.calls.causes import Stall
 from everturn.errors import Stalled
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import Status
+from everturn.text.commands import command_about
 
 
 def final_status(by_history: StateByHistory) -> Status:
@@ -63,5 +62,5 @@ def stalled_error(conversation_id: str, turn: int, stall: Stall) -> Stalled:
     """The error for somebody who waits for a reply that can't come before a person helps."""
     return Stalled(
         f"Conversation {conversation_id!r} is stalled in turn {turn}: {stall.cause}",
-        cure=f"{stall.cure or ''} Then: `everturn resume {shlex.quote(conversation_id)}`.".strip(),
+        cure=f"{stall.cure or ''} Then: `{command_about('resume', conversation_id)}`.".strip(),
     )

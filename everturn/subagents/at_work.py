@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,6 +14,7 @@ from everturn import names
 from everturn.errors import EverturnError, NotFound, Refused
 from everturn.payloads import AskedAgent, Status, WaitingCall
 from everturn.system.bounded_concurrency import in_order
+from everturn.text.commands import command_about
 
 ASKED_AT_ONCE: Final = 8
 """How many sub-agents are asked for their status at the same time."""
@@ -145,10 +145,10 @@ def _held_up_cure(agent: AgentAtWork) -> str:
     conversation_id = agent.asked_agent.conversation_id
     status = agent.status
     if status is None:
-        return f"`everturn show {shlex.quote(conversation_id)}` shows its state."
+        return f"`{command_about('show', conversation_id)}` shows its state."
     if status.state not in ("stalled", "paused"):
         return (status.cure or "").strip()
-    resume = f"`everturn resume {shlex.quote(conversation_id)}`."
+    resume = f"`{command_about('resume', conversation_id)}`."
     if status.cure:
         return f"{status.cure} Then: {resume}".strip()
     return resume

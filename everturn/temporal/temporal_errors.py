@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.errors import ConversationError, Ended, EverturnError, NotFound, Stalled, Unreachable
 from everturn.temporal.any_status import held_up
+from everturn.text.commands import command_about
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -186,7 +186,7 @@ def stalled_if_held_up(described: WorkflowExecution) -> None:
 def breaks_off(conversation_id: str) -> Ended:
     return Ended(
         f"The history of conversation {conversation_id!r} is incomplete.",
-        cure=f"`everturn show {shlex.quote(conversation_id)}` shows the rest of it.",
+        cure=f"`{command_about('show', conversation_id)}` shows the rest of it.",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from everturn.history.transcript import Transcript, read_earlier
 from everturn.payloads import Start
 from everturn.records import Message
 from everturn.temporal import temporal_errors
+from everturn.text.commands import command_about
 
 MOST_RUNS_KEPT = 8
 """How many runs' earlier messages are kept in memory: they are read whole, but a page asks for a few at a time."""
@@ -85,5 +85,5 @@ async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
             return started.start
     raise NotFound(
         f"The history of conversation {conversation_id!r} has no beginning.",
-        cure=f"`everturn show {shlex.quote(conversation_id)}` shows the rest of it.",
+        cure=f"`{command_about('show', conversation_id)}` shows the rest of it.",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import shlex
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -27,6 +26,7 @@ from everturn.lost_workers.journal import RPC_TIMEOUT
 from everturn.providers.rate_limits.rate_headers import retry_after
 from everturn.temporal.ids import webhook_workflow_id
 from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.text.commands import command_about
 from everturn.webhooks.records import WebhookMessage
 from everturn.webhooks.signing import signed_headers
 from everturn.webhooks.webhook import Webhook
@@ -140,7 +140,7 @@ async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tu
 
 def _body_of(webhook: Webhook, message: WebhookMessage) -> bytes:
     conversation_id = str(message.data.get("conversation_id", ""))
-    command = f"everturn {_NEXT.get(message.type, 'show')} {shlex.quote(conversation_id)}"
+    command = command_about(_NEXT.get(message.type, "show"), conversation_id)
     next_step = {"command": command}
     if link := webhook.link_to(conversation_id):
         next_step["url"] = link

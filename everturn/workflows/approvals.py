@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +18,7 @@ from everturn.payloads import AskedAgent, PersonsAnswer
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text, on_lines
 from everturn.state import State
+from everturn.text.commands import command_about
 from everturn.text.iso_times import iso_time
 from everturn.truncation import shortened_reason
 from everturn.workflows.call_ledger import CallLedger
@@ -254,7 +254,7 @@ class PendingApprovals:
             if verdict == names.ANSWER:
                 return f"No call waits for an answer. These wait for an approval: {waiting_ids}."
             return f"No call waits for an approval. These wait for an answer: {waiting_ids}."
-        show = f"`everturn show {shlex.quote(workflow.info().workflow_id)}`"
+        show = f"`{command_about('show', workflow.info().workflow_id)}`"
         return f"No call waits for a decision now. {show} shows the state."
 
     def _who_waits(self, verdict: str) -> str:
