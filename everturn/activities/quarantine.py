@@ -28,6 +28,7 @@ from everturn.history.steps import MessageSent, RunStarted
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.temporal.temporal_errors import not_found
+from everturn.text.iso_times import iso_time
 
 MOST_BEGUN: Final = 10_000
 """Tries of `once` calls that a worker remembers."""
@@ -75,7 +76,7 @@ class Quarantine:
         if self._restored_at is None:
             return ""
         info = activity.info()
-        when = self._restored_at.isoformat(timespec="seconds")
+        when = iso_time(self._restored_at)
         try:
             message_at = await message_time(activity.client(), info.workflow_id or "", info.workflow_run_id or "")
         except RPCError as error:

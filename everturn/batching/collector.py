@@ -10,18 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import (
-    ActivityError,
-    TemporalError,
-    TimeoutType,
-)
-from temporalio.exceptions import (
-    TimeoutError as ActivityTimeout,
-)
+from temporalio.exceptions import ActivityError, TemporalError, TimeoutType
+from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from everturn import names
 from everturn.batching.gathering import Gathering
@@ -35,7 +29,7 @@ from everturn.batching.records import (
     SentBatch,
 )
 from everturn.calls.causes import FailureCause, cause_of
-from everturn.text.iso_times import iso_time
+from everturn.text.iso_times import iso_time_at
 from everturn.workflows import continue_as_new, message_dispatch
 from everturn.workflows.timeouts import LONGEST_QUEUE, batch_options
 
@@ -217,7 +211,7 @@ class BatchCollectorWorkflow:
             [line.id for line in batch.lines],
             state="awaited",
             batch_id=batch.batch_id,
-            sent_at=iso_time(datetime.fromtimestamp(batch.sent_at, UTC)),
+            sent_at=iso_time_at(batch.sent_at),
             cause=failure.cause,
             cure=failure.cure,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -31,7 +31,7 @@ from everturn.lost_workers.poison_calls import details_left, leave_details, leav
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.system.bounded_concurrency import in_order
 from everturn.temporal.temporal_errors import not_found
-from everturn.text.iso_times import iso_time
+from everturn.text.iso_times import iso_time_at
 
 if TYPE_CHECKING:
     from everturn.providers.batching.api import BatchApi
@@ -210,7 +210,7 @@ class BatchSending:
             state=state,
             batch_id=batch.batch_id,
             number=line.number,
-            sent_at=iso_time(datetime.fromtimestamp(batch.sent_at, UTC)),
+            sent_at=iso_time_at(batch.sent_at),
         )
         handle = self._client.get_workflow_handle(line.conversation)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
@@ -12,6 +11,7 @@ from everturn import names
 from everturn.policy import MAX_RULES, Condition, Policy, Rule, problem, said_by
 from everturn.records import ClosedRecord, Decision, Record, ResultPart, Text
 from everturn.sizes import MAX_INPUT_PARTS, storable_json
+from everturn.text.iso_times import iso_time_at
 
 VERDICTS: Final = {names.APPROVE: "approved", names.DENY: "denied", names.ANSWER: "answered"}
 """In words."""
@@ -151,6 +151,6 @@ def too_late(decision: Approve | Deny | Answer, time: float) -> str | None:
 
 def _as_date(seconds: float) -> str:
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+        return iso_time_at(seconds)
     except (OverflowError, OSError, ValueError):
         return f"{seconds} s since 1970"

@@ -4,7 +4,6 @@ the agent's own policy says to that."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from everturn import names
@@ -19,7 +18,7 @@ from everturn.plans import AwaitAnswer, RunAgent, RunHandoff, UseResult
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.state import State
-from everturn.text.iso_times import iso_time
+from everturn.text.iso_times import iso_time_at
 
 Ruled = tuple[str, Decision]
 """A call that the conversation's policy has decided on, and the rule that decided."""
@@ -207,7 +206,7 @@ class DecisionsByHistory:
 
     @property
     def _current_time(self) -> str:
-        return iso_time(datetime.fromtimestamp(self._clock(), UTC))
+        return iso_time_at(self._clock())
 
     def _by_rule(self, rule: Rule) -> Decision:
         return decision_of(rule, decided_at=self._current_time)

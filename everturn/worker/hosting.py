@@ -57,6 +57,7 @@ from everturn.providers.rate_limits.limit_watch import LimitMetrics, watch_limit
 from everturn.system import extras
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, in_words
+from everturn.text.iso_times import iso_time
 from everturn.tools.user_code import MOST_THREADS
 from everturn.webhooks.sending import WebhookSending
 from everturn.worker.child_tenants import HideTenants
@@ -279,7 +280,7 @@ class Hosting(Interceptor):
                 **more,
             )
             if self._restored_at:
-                restored_at = self._restored_at.isoformat(timespec="seconds")
+                restored_at = iso_time(self._restored_at)
                 effect = "once calls for messages of before wait for a person"
                 _log.warning(
                     "worker.quarantine", restored_at=restored_at, effect=effect, cure="Once they are decided: unset it."
