@@ -89,7 +89,7 @@ def _python(measure: str) -> str:
 
 
 def _python_against(options: str) -> str:
-    return _python(f"against ee82d3d5 {options}").replace("benchmarks against", "benchmarks.against")
+    return f"`python -m benchmarks.against ee82d3d5 {options}`"
 
 
 def _test(file: str, name: str = "") -> str:

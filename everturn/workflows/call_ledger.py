@@ -60,7 +60,7 @@ class CallLedger:
         return len(self.calls) - len(self.running | self.results.keys())
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def in_events(self) -> tuple[str, ...]:
         """The calls whose results are in events, or made from what is in events."""
         return tuple(call_id for call_id in self.results if call_id in self.recorded | self.from_outputs)
 

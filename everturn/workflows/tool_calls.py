@@ -135,7 +135,7 @@ class OpenCalls:
                 for call_id, pending in waiting.items()
             ),
             results=tuple(self._ledger.results.values()),
-            told=self._ledger.told,
+            told=self._ledger.in_events,
             refused_edits=self._approvals.refused_edits,
             limit=self._state.limit,
         )
