@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -45,10 +46,10 @@ from everturn.sizes import (
 )
 from everturn.system.json_numbers import place_of_odd_number
 from everturn.tools.agent_option_checks import ASK
+from everturn.tools.argument_defaults import defaults_in_words
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
-from everturn.tools.left_out import defaults_in_words
 from everturn.tools.tool import Tool
 from everturn.truncation import Notice, bound_content
 
@@ -65,6 +66,19 @@ CallContexts = Callable[[ToolCall], ToolContext]
 
 NOTHING_SAID = SaidBefore()
 NOT_TIMED = ToolTimes()
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplyFacts:
+    """What is the same for every call of a reply. The fields are as `plan_calls` has them."""
+
+    agent: Agent
+    hooks: HookRuns | None
+    before: SaidBefore
+    times: ToolTimes
+    reviews: Reviews
+    careful: bool
+    ruled: bool
 
 
 def _no_context(call: ToolCall) -> ToolContext:
@@ -104,7 +118,7 @@ async def plan_calls(
         too_many = f"Too many calls: only the first {MAX_PLANNED_CALLS} of a reply are run. Call again later."
     if len(calls) > MOST_LOCAL:
         times = NOT_TIMED
-    reviews = Reviews(agent)
+    facts = _ReplyFacts(agent, hooks, before, times, Reviews(agent), careful=careful, ruled=ruled)
     slots = asyncio.Semaphore(AT_ONCE)  # a call whose predicate hangs takes one slot, and does not delay the others
 
     async def plan_one(call: ToolCall) -> PlannedCall:
@@ -112,8 +126,7 @@ async def plan_calls(
             if call.name in given_up:
                 text = f"{call.name} is not run again because workers were lost while it ran. Continue without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            more: dict[str, Any] = {"careful": careful, "hooks": hooks, "times": times, "ruled": ruled}
-            return await _plan_call(agent, call, context(call), before, reviews, **more)
+            return await _plan_call(facts, call, context(call))
 
     plans = one_at_the_most(await _plan_together(plan_one, calls[:most]))
     return _fit_plan((*_with_room_for_all(plans), *_refuse_all(surplus, too_many)))
@@ -190,22 +203,12 @@ def _refuse_all(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]
     return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
 
 
-async def _plan_call(
-    agent: Agent,
-    call: ToolCall,
-    context: ToolContext,
-    before: SaidBefore,
-    reviews: Reviews,
-    *,
-    careful: bool,
-    hooks: HookRuns | None,
-    times: ToolTimes,
-    ruled: bool,
-) -> PlannedCall:
-    hidden = hooks.hidden if hooks else frozenset[str]()
+async def _plan_call(reply: _ReplyFacts, call: ToolCall, context: ToolContext) -> PlannedCall:
+    agent = reply.agent
+    hidden = reply.hooks.hidden if reply.hooks else frozenset[str]()
     tool = None if call.name in hidden else agent.tool(call.name)
     if agent.loop == "manual":
-        return await _plan_manual(agent, tool, call, context, hooks, careful=careful, ruled=ruled)
+        return await _plan_manual(reply, tool, call, context)
     if tool is None:
         known = ", ".join(name for name in agent.callable_tools if name not in hidden) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
@@ -218,29 +221,25 @@ async def _plan_call(
     if call.unparsed is not None:
         return RefuseCall(call_id=call.call_id, text=_unreadable_text(call.name, call.unparsed))
     try:
-        if not careful:
+        if not reply.careful:
             await tool.checked(call.arguments, context)
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
-    verdict = await _ask_hooks(agent, tool, call, context, hooks, careful=careful)
+    verdict = await _ask_hooks(reply, tool, call, context)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
         return await _plan_result(agent, verdict, verdict.result, context)
-    return await _plan_run(agent, tool, verdict, context, before, reviews, careful=careful, times=times, ruled=ruled)
+    return await _plan_run(reply, tool, verdict, context)
 
 
-async def _ask_hooks(
-    agent: Agent, tool: Tool, call: ToolCall, context: ToolContext, hooks: HookRuns | None, *, careful: bool
-) -> CallVerdict:
+async def _ask_hooks(reply: _ReplyFacts, tool: Tool, call: ToolCall, context: ToolContext) -> CallVerdict:
     """What hooks say of a call whose arguments fit."""
-    if hooks is None or not any(hooks_at(agent, "before_tool", tool=tool.name)):
+    if reply.hooks is None or not any(hooks_at(reply.agent, "before_tool", tool=tool.name)):
         return CallVerdict(call)
-    if careful:
-        verdict = CallVerdict(call, asks="its hooks did not run because workers were lost with this reply", failed=True)
-    else:
-        verdict = await hooks.before_tool(call, tool, context)
-    return verdict
+    if reply.careful:
+        return CallVerdict(call, asks="its hooks did not run because workers were lost with this reply", failed=True)
+    return await reply.hooks.before_tool(call, tool, context)
 
 
 async def _plan_result(agent: Agent, verdict: CallVerdict, given: ToolResult, context: ToolContext) -> UseResult:
@@ -262,19 +261,11 @@ def _guards_of(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
     }
 
 
-async def _gate_of(
-    agent: Agent,
-    tool: Tool,
-    verdict: CallVerdict,
-    context: ToolContext,
-    reviews: Reviews,
-    *,
-    careful: bool,
-    ruled: bool,
-) -> dict[str, Any]:
+async def _gate_of(reply: _ReplyFacts, tool: Tool, verdict: CallVerdict, context: ToolContext) -> dict[str, Any]:
     """What stands before the call, whatever runs it: the fields of a GatedPlan."""
     call = verdict.call
-    guards = _guards_of(agent, verdict)
+    careful = reply.careful
+    guards = _guards_of(reply.agent, verdict)
     doubts = ""
     if tool.provider_tool:
         doubts = _doubts_of_provider(call)
@@ -284,12 +275,12 @@ async def _gate_of(
         needs_person = not doubts and await _needs_decision(tool, call, context)
     review: Review | None = None
     if needs_person and not (verdict.asks or doubts or careful):  # what others want a person to see, no model decides
-        review = await reviews.review_of(tool, call)
+        review = await reply.reviews.review_of(tool, call)
     cause = verdict.asks or doubts or (f"{tool.name} needs approval" if needs_person else None)
     return guards | {
         "review": review,
-        **_asked_with(cause, tool, call, ruled=ruled),
-        "expiry": _expiry_of(agent),
+        **_asked_with(cause, tool, call, ruled=reply.ruled),
+        "expiry": _expiry_of(reply.agent),
         "only_person": guards["only_person"] or careful,
     }
 
@@ -305,30 +296,22 @@ def _asked_with(cause: str | None, tool: Tool | None, call: ToolCall, *, ruled: 
     return {"defaults": words}
 
 
-async def _plan_manual(
-    agent: Agent,
-    tool: Tool | None,
-    call: ToolCall,
-    context: ToolContext,
-    hooks: HookRuns | None,
-    *,
-    careful: bool,
-    ruled: bool,
-) -> PlannedCall:
+async def _plan_manual(reply: _ReplyFacts, tool: Tool | None, call: ToolCall, context: ToolContext) -> PlannedCall:
     """With a manual loop, whoever answers decides on approvals, and gets every call as it is. Hooks see those that they
     can see; for others, a person is asked in their place."""
+    agent = reply.agent
     verdict = CallVerdict(call)
-    if hooks and any(hooks_at(agent, "before_tool", tool=call.name)):
+    if reply.hooks and any(hooks_at(agent, "before_tool", tool=call.name)):
         problem = "" if tool else "there is no such tool"
         try:
-            if tool and not careful:
+            if tool and not reply.careful:
                 await tool.checked(call.arguments, context)
         except InvalidArguments as error:
             problem = str(error)
         if tool is None or problem:
             verdict = CallVerdict(call, asks=f"its hooks can't see it: {problem}", failed=True)
         else:
-            verdict = await _ask_hooks(agent, tool, call, context, hooks, careful=careful)
+            verdict = await _ask_hooks(reply, tool, call, context)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
@@ -336,26 +319,17 @@ async def _plan_manual(
     return AwaitAnswer(
         **_guards_of(agent, verdict),
         why=f"the loop is manual: send {call.name}'s result as the answer",
-        **_asked_with(verdict.asks, tool, verdict.call, ruled=ruled),
+        **_asked_with(verdict.asks, tool, verdict.call, ruled=reply.ruled),
         expiry=_answer_expiry(agent, tool),
         approval_expiry=_expiry_of(agent),
     )
 
 
-async def _plan_run(
-    agent: Agent,
-    tool: Tool,
-    verdict: CallVerdict,
-    context: ToolContext,
-    before: SaidBefore,
-    reviews: Reviews,
-    *,
-    careful: bool,
-    times: ToolTimes,
-    ruled: bool,
-) -> PlannedCall:
+async def _plan_run(reply: _ReplyFacts, tool: Tool, verdict: CallVerdict, context: ToolContext) -> PlannedCall:
+    agent = reply.agent
+    careful = reply.careful
     call = verdict.call
-    gate = await _gate_of(agent, tool, verdict, context, reviews, careful=careful, ruled=ruled)
+    gate = await _gate_of(reply, tool, verdict, context)
     if tool.runs_on == "client":
         question = question_of(tool, call.arguments)
         outside = gate | {"approval_expiry": gate["expiry"], "expiry": _answer_expiry(agent, tool)}
@@ -377,7 +351,7 @@ async def _plan_run(
         "patience": tool.patience.total_seconds(),
     }
     if tool.is_function:
-        hurried = not careful and tool.local is not True and times.runs_hurried(agent, tool)
+        hurried = not careful and tool.local is not True and reply.times.runs_hurried(agent, tool)
         return RunTool(
             **run,
             activity=agent.activity_prefix and agent.activity_prefix + tool.name,
@@ -391,7 +365,7 @@ async def _plan_run(
             typed_input = await _typed_input(tool, call, context, careful=careful)
         if isinstance(typed_input, RefuseCall):
             return typed_input
-        return await plan_handover(agent, handoff, run | {"input": typed_input}, before, context, careful=careful)
+        return await plan_handover(agent, handoff, run | {"input": typed_input}, reply.before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
 

@@ -53,10 +53,10 @@ from everturn.sizes import (
 )
 from everturn.storage.artifacts import Artifacts
 from everturn.tools import raised
+from everturn.tools.argument_defaults import defaults_in_words
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions, set_answer
-from everturn.tools.left_out import defaults_in_words
 from everturn.tools.other_libraries import RanTooLong
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import parts_of_error, safe_error_text, safe_text

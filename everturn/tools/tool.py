@@ -22,10 +22,10 @@ from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.sizes import size_of
 from everturn.tools import user_code
+from everturn.tools.argument_defaults import find_defaults
 from everturn.tools.arguments import InvalidArguments, ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_signature
-from everturn.tools.left_out import find_defaults
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import CONTEXT, adopt_tool
 from everturn.tools.results import safe_error_text, to_parts

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from everturn import tool
-from everturn.tools.left_out import MOST_SHOWN, find_defaults
+from everturn.tools.argument_defaults import MOST_SHOWN, find_defaults
 
 
 class Amount(BaseModel):
