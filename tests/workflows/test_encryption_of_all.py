@@ -3,7 +3,6 @@ application's workflow. Each says a word of its own, and none of them is in the 
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -25,7 +24,6 @@ from everturn import (
     Client,
     Encryption,
     EverturnPlugin,
-    McpServer,
     ToolContext,
     activity_tool,
     nexus_tool,
@@ -37,14 +35,13 @@ from everturn.policy import Rule
 from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.context_ask import AsksPerson, current_answer
 from tests.support.agents import agent_on
+from tests.support.mcp_shop_server import McpShop
 from tests.support.nexus_endpoints import endpoint_to
 from tests.support.nexus_shop import Receipt, Refund, Shop
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, reaches
 
 Scripted = Callable[..., ScriptedModel]
-
-ROOT = Path(__file__).parents[2]
 
 PLACES = ["message", "tenant", "metadata", "message_id"]
 PLACES += ["hook_denies", "hook_asks", "hook_breaks", "hook_changes", "rule", "rule_value"]
@@ -128,7 +125,7 @@ def tools_with(said: Words, endpoint: str, folder: Path) -> list[Any]:
             raise AsksPerson(said["question"], carried={})
         return given.text
 
-    server = McpServer(command=[sys.executable, "-m", "tests.support.mcp_shop", str(folder)], cwd=str(ROOT))
+    server = McpShop(folder).stdio()
     made = activities(said)
     return [
         *(plain, pack, book, server),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -53,6 +52,7 @@ from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import check_all, runs_of
+from tests.support.mcp_shop_server import McpShop
 from tests.support.nexus_endpoints import endpoint_to
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
@@ -143,9 +143,9 @@ async def nexus_operation(world: World, **option: Any) -> Made:
 
 
 async def mcp_tool(world: World, **option: Any) -> Made:
-    command = [sys.executable, "-m", "tests.support.mcp_shop", str(world.folder)]
-    server = McpServer(command=command, cwd=str(ROOT), overrides={"find": McpTool(**option)})
-    return Made({"tools": [server]}, "find", {"name": "lamp"}, misfit={"title": "lamp"})
+    assert world.shop
+    shop = world.shop.model_copy(update={"overrides": {"find": McpTool(**option)}})
+    return Made({"tools": [shop]}, "find", {"name": "lamp"}, misfit={"title": "lamp"})
 
 
 async def handler(world: World, **option: Any) -> Made:
@@ -214,7 +214,7 @@ class World:
     server: DevServer
     client: Client
     scripted: Scripted
-    folder: Path
+    shop: McpServer | None
     names: int = 0
 
     def another_name(self) -> str:
@@ -487,10 +487,11 @@ def test_the_page_has_each_kind_of_call_and_each_guard() -> None:
 async def test_each_guard_stands_before_each_kind_of_call(
     server: DevServer, client: Client, scripted: Scripted, tmp_path: Path, kind: str
 ) -> None:
-    world = World(server, client, scripted, tmp_path)
     checked = {"yes", "no"}
-    guards = [guard(world, kind) for name, guard in GUARDS.items() if CELLS[kind][name] in checked]
-    await asyncio.gather(*guards)
+    with McpShop(tmp_path).http() if kind == "MCP tool" else nullcontext() as shop:
+        world = World(server, client, scripted, shop)
+        guards = [guard(world, kind) for name, guard in GUARDS.items() if CELLS[kind][name] in checked]
+        await asyncio.gather(*guards)
 
 
 # ---------------------------------------------------------------- what holds beside the table

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,55 +20,20 @@ from everturn.events import AnswerRequested
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.ports import free_port, listens
+from tests.support.mcp_shop_server import McpShop
+from tests.support.ports import free_port
 from tests.support.prepared import Program
 from tests.support.transcripts import results_of, texts, told
-from tests.support.waiting import eventually, reaches, until, waiting
+from tests.support.waiting import eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
 ROOT = Path(__file__).parents[2]
 
 
-class Shop:
-    """The server of mcp_shop.py, in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @property
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.support.mcp_shop", str(self.folder)]
-
-    def stdio(self, **options: Any) -> McpServer:
-        return McpServer(command=self.command, cwd=str(ROOT), **options)
-
-    @property
-    def log(self) -> list[str]:
-        file = self.folder / "log"
-        return file.read_text().splitlines() if file.exists() else []
-
-    def lines(self, word: str) -> list[str]:
-        return [line for line in self.log if line.split()[0] == word]
-
-    def go(self) -> None:
-        (self.folder / "go").touch()
-
-    @contextmanager
-    def http(self, port: int = 0, **options: Any) -> Iterator[McpServer]:
-        port = port or free_port()
-        process = Program(*self.command[1:], str(port), cwd=ROOT, stderr=subprocess.DEVNULL)
-        try:
-            until(lambda: listens(port))
-            yield McpServer(url=f"http://127.0.0.1:{port}/mcp", **options)
-        finally:
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def shop(tmp_path: Path) -> McpShop:
+    return McpShop(tmp_path)
 
 
 async def activities(client: Client, conversation: Conversation) -> list[str]:
@@ -82,14 +47,14 @@ async def activities(client: Client, conversation: Conversation) -> list[str]:
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-async def test_a_servers_tools_are_the_agents(client: Client, scripted: Scripted, shop: Shop, over: str) -> None:
+async def test_a_servers_tools_are_the_agents(client: Client, scripted: Scripted, shop: McpShop, over: str) -> None:
     with shop.http() if over == "http" else nullcontext(shop.stdio()) as server:
         await _finds(client, scripted, shop, server)
         if over == "http":  # and in the protocol of before
             await _finds(client, scripted, shop, server.model_copy(update={"protocol": "legacy"}))
 
 
-async def _finds(client: Client, scripted: Scripted, shop: Shop, server: McpServer) -> None:
+async def _finds(client: Client, scripted: Scripted, shop: McpShop, server: McpServer) -> None:
     calls = [call("find", {"name": "lamp"}), call("shop_count"), call("show"), call("fail")]
     model = scripted([calls, "Done."])
     agent = agent_on(model, tools=[server])
@@ -115,7 +80,7 @@ async def _finds(client: Client, scripted: Scripted, shop: Shop, server: McpServ
 
 
 async def test_annotations_say_what_a_tool_means_and_overrides_say_otherwise(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     model = scripted([[call("at_wipe", {"shelf": "a"}), call("at_charge", {"cents": 5})], "Done."])
     server = shop.stdio(
@@ -140,7 +105,7 @@ async def test_annotations_say_what_a_tool_means_and_overrides_say_otherwise(
 
 @pytest.mark.parametrize(("over", "cached_conversations"), [("auto", 1000), ("legacy", 0)])
 async def test_what_a_server_asks_waits_for_a_person_without_a_connection(
-    client: Client, scripted: Scripted, shop: Shop, over: Any, cached_conversations: int
+    client: Client, scripted: Scripted, shop: McpShop, over: Any, cached_conversations: int
 ) -> None:
     model = scripted([call("order", {"what": "lamp"}), "Done."])
     agent = agent_on(model, tools=[shop.stdio(protocol=over)])
@@ -171,7 +136,7 @@ async def _asked(conversation: Conversation, words: str) -> str:
 
 
 async def test_two_calls_that_ask_in_the_old_way_are_told_apart_or_refused(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     both = [call("wrap", {"what": "a", "beside": "b"}), call("wrap", {"what": "b", "beside": "a"})]
     model = scripted([[call("wrap", {"what": "lamp"}), call("slow")], both, "Done."])
@@ -195,7 +160,7 @@ async def _has_gone_on(conversation: Conversation, *, after: str) -> bool:
 
 
 async def test_a_server_that_dies_in_the_middle_is_started_again_and_the_call_runs_again(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     agent = agent_on(scripted([call("slow"), "Done."]), tools=[shop.stdio()])
     async with hosting(client, agent):
@@ -211,7 +176,7 @@ async def test_a_server_that_dies_in_the_middle_is_started_again_and_the_call_ru
 
 
 async def test_a_run_once_call_whose_server_dies_waits_for_a_person(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     agent = agent_on(scripted([call("pay", {"cents": 5}), "Done."]), tools=[shop.stdio()])
     async with hosting(client, agent):
@@ -229,7 +194,7 @@ async def test_a_run_once_call_whose_server_dies_waits_for_a_person(
 
 
 async def test_an_http_server_that_is_gone_is_tried_again_and_then_the_model_is_told(
-    client: Client, scripted: Scripted, shop: Shop, bounds: Bounds
+    client: Client, scripted: Scripted, shop: McpShop, bounds: Bounds
 ) -> None:
     bounds(mcp_listing_wait_seconds=0.05, mcp_call_wait_seconds=0.05)
     model = scripted(
@@ -268,7 +233,7 @@ async def other_than(conversation: Conversation, known: str) -> list[str]:
 
 @pytest.mark.parametrize("over", ["auto", "legacy"])
 async def test_a_list_that_changes_is_asked_with_from_the_next_turn_on(
-    client: Client, scripted: Scripted, shop: Shop, over: Any
+    client: Client, scripted: Scripted, shop: McpShop, over: Any
 ) -> None:
     model = scripted([call("learn"), call("dance"), "Done."])
     agent = agent_on(model, tools=[shop.stdio(protocol=over)])
@@ -282,7 +247,7 @@ async def test_a_list_that_changes_is_asked_with_from_the_next_turn_on(
 
 
 async def test_a_turn_waits_for_a_server_that_is_not_there_yet_and_optional_ones_are_gone_without(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     model = scripted([call("find", {"name": "lamp"}), "Done."])
     port = free_port()
@@ -303,7 +268,7 @@ async def test_a_turn_waits_for_a_server_that_is_not_there_yet_and_optional_ones
 
 
 async def test_a_server_that_never_comes_stalls_the_conversation_and_says_so(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     short: Any = {"timeout": timedelta(seconds=1), "patience": timedelta(seconds=1)}
     broken = McpServer(command=[sys.executable, "-c", "raise SystemExit('no shop today')"], name="shop", **short)
@@ -328,7 +293,7 @@ clerk = Agent("clerk", model="scripted:demo", tools=[shop])
 
 
 async def test_a_worker_that_is_killed_in_the_middle_of_a_call_leaves_it_to_another(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     model = scripted([call("slow"), "Done."])
     file = shop.folder / "shop_agents.py"
@@ -364,7 +329,7 @@ def alive(pid: int) -> bool:
 
 
 async def test_a_worker_that_lacks_a_tool_hands_its_call_to_one_that_has_it(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: McpShop
 ) -> None:
     model = scripted([call("find", {"name": "lamp"}), "Done."])
     ask = {"find": McpTool(needs_approval=True)}
@@ -384,7 +349,7 @@ async def test_a_worker_that_lacks_a_tool_hands_its_call_to_one_that_has_it(
     assert await texts(conversation) == ["one lamp"]
 
 
-async def test_a_result_of_any_size_is_cut_as_every_tools_is(client: Client, scripted: Scripted, shop: Shop) -> None:
+async def test_a_result_of_any_size_is_cut_as_every_tools_is(client: Client, scripted: Scripted, shop: McpShop) -> None:
     model = scripted([call("catalogue", {"chars": 6_000_000}), "Done."])
     agent = agent_on(model, tools=[shop.stdio()])
     async with hosting(client, agent):
