@@ -63,9 +63,9 @@ for headers in ({"retry-after": "120"}, {"retry-after": "3600"}, {"retry-after":
         except (AnthropicLimit, OpenAILimit):
             seen[name, *headers.values()] = (requests, [*slept])
             print(f"{headers}: {name} sent {requests} requests, and slept {slept}")
-for asked in (("3600",), ("3600", "true")):
-    assert seen["anthropic", *asked] == (3, [3600, 3600]), f"it has changed: {seen}"
-    assert seen["openai", *asked] == (1, []), f"it has changed: {seen}"
+for values in (("3600",), ("3600", "true")):
+    assert seen["anthropic", *values] == (3, [3600, 3600]), f"it has changed: {seen}"
+    assert seen["openai", *values] == (1, []), f"it has changed: {seen}"
 assert seen["anthropic", "120"] == seen["openai", "120"] == (3, [120, 120]), f"it has changed: {seen}"
 PY
 # Output of 2026-11-28:

@@ -33,13 +33,13 @@ class Handler(BaseHTTPRequestHandler):
     """A model that calls delete_files and is cut; then, after a tool's result, it is done."""
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         message, reason = {"role": "assistant", "content": "Done."}, "stop"
-        if asked["messages"][-1]["role"] == "user":
+        if request["messages"][-1]["role"] == "user":
             function = {"name": "delete_files", "arguments": CUT}
             call = {"index": 0, "id": "call_1", "type": "function", "function": function}
             message, reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "length"
-        streamed = asked.get("stream", False)
+        streamed = request.get("stream", False)
         place = "delta" if streamed else "message"
         choice = {"index": 0, place: message, "finish_reason": reason}
         kind = "chat.completion.chunk" if streamed else "chat.completion"

@@ -27,7 +27,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-asked, paid = [], []
+requests, paid = [], []
 
 
 class Model(GenericFakeChatModel):
@@ -35,7 +35,7 @@ class Model(GenericFakeChatModel):
         return self
 
     def _generate(self, messages, *args, **options):
-        asked.append([message.type for message in messages])
+        requests.append([message.type for message in messages])
         return super()._generate(messages, *args, **options)
 
 
@@ -61,12 +61,12 @@ APPROVED = Command(resume={"decisions": [{"type": "approve"}]})
 agent = make_agent()
 assert agent.invoke({"messages": [("user", "Pay 17.")]}, on("a"))["__interrupt__"]
 agent.invoke({"messages": [("user", "How is the weather?")]}, on("a"))
-print("a message in place of the decision: the model sees", asked[-1])
+print("a message in place of the decision: the model sees", requests[-1])
 late = agent.invoke(APPROVED, on("a"))
 print("the approval after it:", repr(late["messages"][-1].content), "| paid:", paid, "| interrupts:", late.get("__interrupt__"))
 strange = agent.invoke(APPROVED, on("no such thread"))
-print("an approval for no thread:", repr(strange["messages"][-1].content), "| the model saw", asked[-1])
-assert asked[-2:] == [["human", "ai", "human"], []], f"it has changed: {asked}"
+print("an approval for no thread:", repr(strange["messages"][-1].content), "| the model saw", requests[-1])
+assert requests[-2:] == [["human", "ai", "human"], []], f"it has changed: {requests}"
 assert late["messages"][-1].content == "Sunny.", f"it has changed: {late}"
 assert strange["messages"][-1].content == "How can I help?", f"it has changed: {strange}"
 assert not paid, f"it has changed: {paid}"

@@ -62,9 +62,9 @@ async def main() -> None:
             try:
                 await session.call_tool("transfer", {}, read_timeout_seconds=seconds)
             except Exception as error:
-                told = type(error).__name__
+                kind = type(error).__name__
             await asyncio.sleep(3)
-            seen.append(f"timed out ({told}): {Path(ledger).read_text()}")
+            seen.append(f"timed out ({kind}): {Path(ledger).read_text()}")
             task = asyncio.create_task(session.call_tool("transfer", {}))
             await asyncio.sleep(0.7)
             task.cancel()

@@ -82,11 +82,14 @@ async def main() -> None:
                 return "fails"
             return "passes"
 
-        seen = [f"{await call('first')} {await call('second')}"]
+        async def calls() -> str:
+            return f"{await call('first')} {await call('second')}"
+
+        seen = [await calls()]
         await session.list_tools(params=PaginatedRequestParams(cursor="2"))
-        seen.append(f"{await call('first')} {await call('second')}")
+        seen.append(await calls())
         await session.list_tools()
-        seen.append(f"{await call('first')} {await call('second')}")
+        seen.append(await calls())
         print(json.dumps(seen))
 
 

@@ -49,9 +49,9 @@ class Order:
     def change(self, text: str) -> None:
         self.notes.append(text)
 
-async def outcome_of(asked: Awaitable[Any]) -> str:
+async def outcome_of(request: Awaitable[Any]) -> str:
     try:
-        return repr(await asyncio.wait_for(asked, 10))
+        return repr(await asyncio.wait_for(request, 10))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
