@@ -128,23 +128,23 @@ async def collectors_problems(storm: Storm) -> list[str]:
     problems = []
     async for run in storm.client.temporal.list_workflows(query):
         history = await storm.client.temporal.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-        evidence = Evidence(storm.stories[0])
-        for event in history.events:
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-                _task_failure(event, evidence)
-        problems += [f"a workflow task failed: {failure}" for failure in evidence.task_failures]
-        if not storm.mutant:
-            result = await _replayer().replay_workflow(history, raise_on_replay_failure=False)
-            problems += [f"its history does not replay: {result.replay_failure}"] * bool(result.replay_failure)
+        failures = [failure for event in history.events for failure in _task_failures(event)]
+        problems += [f"a workflow task failed: {failure}" for failure in failures]
+        if divergence := await _divergence(storm, history):
+            problems.append(f"its history does not replay: {divergence}")
     return problems
 
 
-def _replayer() -> Replayer:
-    return Replayer(workflows=[ConversationWorkflow, BatchCollectorWorkflow], data_converter=data_converter)
+async def _divergence(storm: Storm, history: WorkflowHistory) -> str:
+    """Why a replay fails. It is not for a mutant's."""
+    if storm.mutant:
+        return ""
+    replayer = Replayer(workflows=[ConversationWorkflow, BatchCollectorWorkflow], data_converter=data_converter)
+    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    return str(result.replay_failure or "")
 
 
 async def _read_histories(storm: Storm, evidence: Evidence) -> None:
-    replayer = _replayer()
     temporal, conversation_id = storm.client.temporal, evidence.story.id
     # A conversation that was revived is several chains of runs, and nothing in a history names the chain before it. The
     # index may not know a run yet, after a database that was gone: what took effect names its chain, by its first run.
@@ -167,9 +167,7 @@ async def _read_histories(storm: Storm, evidence: Evidence) -> None:
         left.append(started.continued_execution_run_id)
         evidence.chains[run_id] = started.first_execution_run_id
         _read(history, run_id, evidence)
-        if not storm.mutant:
-            result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
-            evidence.divergence = evidence.divergence or str(result.replay_failure or "")
+        evidence.divergence = evidence.divergence or await _divergence(storm, history)
 
 
 def _read(history: WorkflowHistory, run_id: str, evidence: Evidence) -> None:
@@ -205,7 +203,7 @@ def _read(history: WorkflowHistory, run_id: str, evidence: Evidence) -> None:
             case EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
                 evidence.task_timeouts += 1
             case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-                _task_failure(event, evidence)
+                evidence.task_failures += _task_failures(event)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 given = event.workflow_execution_continued_as_new_event_attributes.input.payloads[0].data
                 evidence.handed_on.append(len(json.loads(given)["carry"].get("inbox", ())))
@@ -219,12 +217,13 @@ def _end(scheduled: dict[int, Run], event_id: int, at: float, how: str) -> None:
     scheduled[event_id].ended_at, scheduled[event_id].how = at, how
 
 
-def _task_failure(event: HistoryEvent, evidence: Evidence) -> None:
+def _task_failures(event: HistoryEvent) -> Iterator[str]:
+    if event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+        return
     failed = event.workflow_task_failed_event_attributes
     # New events came in while the task ran, and it is done again: Temporal's everyday business.
     if failed.cause != WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND:
-        cause = WorkflowTaskFailedCause.Name(failed.cause)
-        evidence.task_failures.append(f"{cause}: {failed.failure.message}")
+        yield f"{WorkflowTaskFailedCause.Name(failed.cause)}: {failed.failure.message}"
 
 
 def _approvals(event: HistoryEvent) -> Iterator[tuple[str, Any]]:

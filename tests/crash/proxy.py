@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
 CHUNK_BYTES = 65_536
 
 
+@dataclass
+class Network:
+    """What becomes of the data of all proxies in it."""
+
+    delay_seconds: float = 0.0
+    """Before each piece of data goes on."""
+    refusing: bool = False
+    """New connections are broken at once."""
+
+
 class Proxy:
     """Stands between the workers and the model server; `base_url` is the model's, seen through it."""
 
-    def __init__(self, base_url: str, *, host: str = "127.0.0.1") -> None:
+    def __init__(self, base_url: str, network: Network, *, host: str = "127.0.0.1") -> None:
         """`host`: this machine's address, as the workers know it."""
+        self._network = network
         self._host = host
         self._target = urlsplit(base_url)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.delay_seconds = 0.0
-        """Before each piece of data goes on."""
-        self.refusing = False
-        """New connections are broken at once."""
         self.dropped = 0
 
     @property
@@ -54,7 +62,7 @@ class Proxy:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if self.refusing:
+        if self._network.refusing:
             writer.transport.abort()
             return
         with contextlib.suppress(OSError, asyncio.CancelledError):
@@ -70,8 +78,8 @@ class Proxy:
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while data := await source.read(CHUNK_BYTES):
-            if self.delay_seconds:
-                await asyncio.sleep(self.delay_seconds)
+            if self._network.delay_seconds:
+                await asyncio.sleep(self._network.delay_seconds)
             sink.write(data)
             await sink.drain()
         sink.close()

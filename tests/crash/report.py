@@ -45,7 +45,8 @@ def report(storm: Storm) -> str:
         f"{sum(story.is_batched for story in storm.stories)} conversations",
         f"{storm.clients_killed} client processes killed, with {storm.people_killed} people in them; {storm.vanished} "
         "more clients vanished",
-        f"{storm.proxy.dropped} connections dropped; faults of the model server: {_counts(faults)}",
+        f"{storm.proxy.dropped + storm.batch_proxy.dropped} connections dropped; faults of the model server: "
+        f"{_counts(faults)}",
         f"people: {_counts(storm.people.told)}",
     ]
     if storm.people.rough:

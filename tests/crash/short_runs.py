@@ -18,21 +18,19 @@ BATCH_SETTLE_SECONDS = 3.0
 BATCH_LOOK_SECONDS = 0.3
 
 
+_SHORT = {
+    "inbox_bytes": TURN_CHARS,
+    "batch_settle_seconds": BATCH_SETTLE_SECONDS,
+    "batch_look_seconds": BATCH_LOOK_SECONDS,
+    "batch_poll_seconds": BATCH_LOOK_SECONDS,
+}
+_inside = 0
+
+
 def set_bounds(run_events: int) -> None:
     """Short runs, so that kills hit the change from one to the next, too. And small turns: one long message fills one,
     and others wait in the inbox when a run goes on as the next."""
-    set_for_good(
-        events=run_events,
-        inbox_bytes=TURN_CHARS,
-        batch_settle_seconds=BATCH_SETTLE_SECONDS,
-        batch_look_seconds=BATCH_LOOK_SECONDS,
-        batch_poll_seconds=BATCH_LOOK_SECONDS,
-    )
-
-
-BOUNDS = ("events", "inbox_bytes", "batch_settle_seconds", "batch_look_seconds", "batch_poll_seconds")
-_AS_THEY_ARE = {name: AS_THEY_ARE[name] for name in BOUNDS}
-_inside = 0
+    set_for_good(events=run_events, **_SHORT)
 
 
 @contextmanager
@@ -46,4 +44,4 @@ def short_runs(run_events: int) -> Iterator[None]:
     finally:
         _inside -= 1
         if not _inside:
-            set_for_good(**_AS_THEY_ARE)
+            set_for_good(**{name: AS_THEY_ARE[name] for name in ("events", *_SHORT)})

@@ -25,7 +25,7 @@ from tests.crash.crowd import ClientProcess, Vanished
 from tests.crash.ledger import Ledger
 from tests.crash.mutants import MUTANT
 from tests.crash.people import People
-from tests.crash.proxy import Proxy
+from tests.crash.proxy import Network, Proxy
 from tests.crash.short_runs import RUN_EVENTS, short_runs
 from tests.crash.stories import Author, Story
 from tests.crash.workers import WorkerProcess
@@ -124,6 +124,7 @@ class Storm:
         self.stories = make(self.prefix) if make else list(made)
         self.author = Author(self.stories)
         self.ledger = Ledger(folder / LEDGER).create()
+        self.network = Network()
         self.workers: list[WorkerProcess] = []
         self.kills: list[Kill] = []
         self.restarts: list[Restart] = []
@@ -147,9 +148,10 @@ class Storm:
             self.client = await Client.connect(self.server.address, task_queue=f"storm-{self.prefix}", by="people")
             self.people = People(self.client, self.plan.seed)
             model = await stack.enter_async_context(ScriptedModel(self.author, keep=0))
-            self.proxy = await stack.enter_async_context(Proxy(model.base_url, host=self.here))
+            self.proxy = await stack.enter_async_context(Proxy(model.base_url, self.network, host=self.here))
             self.batches = stack.enter_context(Batches(self.author))
-            self.batch_proxy = await stack.enter_async_context(Proxy(self.batches.base_url, host=self.here))
+            batch_proxy = Proxy(self.batches.base_url, self.network, host=self.here)
+            self.batch_proxy = await stack.enter_async_context(batch_proxy)
             ending = asyncio.create_task(self.batches.end_now_and_then(self.plan.seed))
             stack.callback(ending.cancel)
             for _ in range(self.plan.workers):
@@ -181,8 +183,7 @@ class Storm:
             await troubles[0]  # every kill, and every restart
             for trouble in troubles[1:]:
                 trouble.cancel()
-            self._set_proxies("refusing", False)
-            self._set_proxies("delay_seconds", 0.0)
+            self.network.refusing, self.network.delay_seconds = False, 0.0
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.plan.patience):
                     await asyncio.gather(*lives)
@@ -325,10 +326,6 @@ class Storm:
         await self.server.restart()
         self.restarts.append(Restart(began, time.time()))
 
-    @property
-    def _proxies(self) -> tuple[Proxy, Proxy]:
-        return self.proxy, self.batch_proxy
-
     async def _trouble_the_network(self) -> None:
         """Of all providers at once."""
         while True:
@@ -337,22 +334,18 @@ class Storm:
                 case "drop":
                     self._drop_connections()
                 case "refuse":
-                    self._set_proxies("refusing", True)
+                    self.network.refusing = True
                     self._drop_connections()
                     await asyncio.sleep(self.rng.uniform(0.1, 1.5))
-                    self._set_proxies("refusing", False)
+                    self.network.refusing = False
                 case "delay":
-                    self._set_proxies("delay_seconds", self.rng.uniform(0.05, 0.4))
+                    self.network.delay_seconds = self.rng.uniform(0.05, 0.4)
                     await asyncio.sleep(self.rng.uniform(0.5, 2))
-                    self._set_proxies("delay_seconds", 0.0)
+                    self.network.delay_seconds = 0.0
 
     def _drop_connections(self) -> None:
-        for proxy in self._proxies:
-            proxy.drop()
-
-    def _set_proxies(self, what: str, value: float) -> None:
-        for proxy in self._proxies:
-            setattr(proxy, what, value)
+        self.proxy.drop()
+        self.batch_proxy.drop()
 
     async def _vanish(self) -> None:
         """Clients disappear while they wait; and now and then a second one is there."""
