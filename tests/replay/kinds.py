@@ -72,7 +72,7 @@ from tests.support.background_server import BackgroundServer, is_kept, says
 from tests.support.batch_server import BatchServer
 from tests.support.bounds import lowered, settable
 from tests.support.provider_server import ProviderServer, in_order, message_item, response
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, says_why, waiting
 from tests.support.webhook_receiver import SECRET, Receiver
 
 Kind = Callable[[Client, Path], Awaitable[str]]
@@ -1018,7 +1018,7 @@ async def batched_with_a_webhook(client: Client, _: Path) -> str:
             conversation = await client.start(agent, "Note it.")
             for number in (1, 2):
                 await eventually(lambda count=number: len(provider.batches) == count)
-                await eventually(partial(_waits_for, conversation, f"batch_{number}"))
+                await eventually(partial(says_why, conversation, f"batch_{number}"))
                 provider.finish()
                 if number == 1:
                     await waiting(conversation)
@@ -1026,7 +1026,3 @@ async def batched_with_a_webhook(client: Client, _: Path) -> str:
             await conversation.outcome()
             await eventually(lambda: receiver.kinds == ["waiting", "done"])
     return conversation.id
-
-
-async def _waits_for(conversation: Conversation, batch_id: str) -> bool:
-    return batch_id in ((await conversation.status()).cause or "")

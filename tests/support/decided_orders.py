@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from everturn import Agent, Client, tool
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.scripts import by_turn
 from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -34,13 +34,9 @@ FIND = call("find_order", {"order_id": "81", "email": "jane@example.com"}, id="f
 REFUNDS = [call("refund", {"cents": 500}, id="a"), call("refund", {"cents": 700}, id="b")]
 
 
-def said(*replies: Any) -> Callable[[list[Any]], Any]:
-    return lambda messages: replies[sum(message["role"] == "assistant" for message in messages)]
-
-
 async def decided(client: Client, scripted: Scripted, conversation_id: str, agent_name: str) -> Agent:
     """A conversation in which a person edited a call and denied another; and one without either."""
-    replies = said(FIND, REFUNDS, "Half of it.", "Bye.")
+    replies = by_turn(FIND, REFUNDS, "Half of it.", "Bye.")
     script = scripted(lambda messages: "Hi." if "Hello" in str(messages) else replies(messages))
     agent = agent_on(script, tools=[find_order, refund], name=agent_name)
     async with hosting(client, agent):

@@ -17,6 +17,11 @@ def in_turn(*replies: Any) -> Callable[[Any], Any]:
     return lambda _: left.pop(0)
 
 
+def by_turn(*replies: Any) -> Callable[[list[dict[str, Any]]], Any]:
+    """In their order, by how many the transcript has: the same for every conversation, and if one is asked again."""
+    return lambda messages: replies[sum(message["role"] == "assistant" for message in messages)]
+
+
 def pages(turns: int) -> Callable[[list[dict[str, Any]]], Any]:
     def script(messages: list[dict[str, Any]]) -> Any:
         turn = sum(message["role"] == "assistant" for message in messages)

@@ -41,12 +41,18 @@ HOUSES: dict[str, dict[str, str]] = {
 
 
 def room_of(module: str) -> str:
-    """The module or folder of `everturn/` that a module of ours is in, or is part of by HOUSES."""
-    _, room, *rest = module.split(".")
-    return HOUSES.get(room, {}).get(".".join(rest), room)
+    """The module or folder of `everturn/` that a module of ours is in, or is part of by HOUSES; of everything else, its
+    name."""
+    package, _, inside = module.partition(".")
+    room, _, part = inside.partition(".")
+    return HOUSES.get(room, {}).get(part, room) or package
 
 
-WORKFLOWS = tuple(name for name in MODULES if "." in name and room_of(name) == "workflows")
+def modules_of(room: str) -> list[str]:
+    return [module for module in MODULES if room_of(module) == room]
+
+
+WORKFLOWS = tuple(modules_of("workflows"))
 """The modules that are deterministic."""
 
 

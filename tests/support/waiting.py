@@ -81,6 +81,11 @@ async def reaches(conversation: Conversation, state: str) -> Status:
     return seen[0]
 
 
+async def says_why(conversation: Conversation, words: str) -> bool:
+    """Whether its status gives a cause with these words."""
+    return words in ((await conversation.status()).cause or "")
+
+
 async def nothing_runs(client: Client, conversation: Conversation) -> None:
     """Returns once every activity that was begun has ended, whether the conversation has seen its end or not."""
     handle = client.temporal.get_workflow_handle(conversation.id)

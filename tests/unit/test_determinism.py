@@ -18,7 +18,7 @@ import pytest
 from tests.support.excused import HARMLESS, NOT_CALLED
 from tests.support.planted import ALLOWED_MODULES, PLANTED, REFUSED_MODULES, Planted
 from tests.support.shared_state import changes, kept
-from tests.support.source import MODULES, WORKFLOWS, Source, Use, imported_as, reached, read, room_of, source_of
+from tests.support.source import MODULES, WORKFLOWS, Source, Use, imported_as, modules_of, reached, read, source_of
 from tests.support.unordered import orders_taken_from_sets, sets_by_name
 from tests.support.zones import without_a_zone
 
@@ -175,9 +175,9 @@ def test_what_workflows_may_name_is_what_they_name(name: str) -> None:
 
 
 def test_what_workflows_reach_is_more_than_their_own_folder() -> None:
-    found = set(reached(WORKFLOWS, not_called=EXCUSED))
-    assert {"everturn", "everturn.records", "everturn.sizes", "everturn.storage.data_converter"} < found
-    assert not {module for module in found if "." in module and room_of(module) in ("activities", "providers")}
+    modules = set(reached(WORKFLOWS, not_called=EXCUSED))
+    assert {"everturn", "everturn.records", "everturn.sizes", "everturn.storage.data_converter"} < modules
+    assert not modules & {*modules_of("activities"), *modules_of("providers")}
 
 
 def test_no_order_is_taken_from_a_set() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source import HOUSES, MODULES, PACKAGE, Source, read, room_of, source_of
+from tests.support.source import HOUSES, MODULES, PACKAGE, Source, modules_of, read, room_of, source_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,8 +87,7 @@ class Import:
 
     @property
     def room(self) -> str:
-        """The module or folder of `everturn/` that it is in; of everything else, its name."""
-        return room_of(self.name) if "." in self.name else self.name
+        return room_of(self.name)
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.name}"
@@ -132,10 +131,6 @@ def _with_packages(name: str) -> Iterable[str]:
         return [name.split(".", maxsplit=1)[0]]
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(2, len(parts) + 1)]
-
-
-def modules_of(room: str) -> list[str]:
-    return [module for module in MODULES if "." in module and room_of(module) == room]
 
 
 def reached_from(room: str) -> Iterator[tuple[Import, bool]]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-import everturn
 from everturn.temporal.any_status import words_of_pause
 from everturn.temporal.ids import id_problem
-
-PACKAGE = Path(everturn.__file__).parent
+from tests.support.source import PACKAGE
 
 UNQUOTED = re.compile(r"(?:everturn [a-z-]+|--workflow-id) \{(?!shlex\.quote\()[^}]*\}")
 """A value right behind a command, as an f-string has it."""

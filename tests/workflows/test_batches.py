@@ -28,7 +28,7 @@ from tests.support.batch_server import EXPIRED, MODELS, VENDORS, BatchServer, Re
 from tests.support.bounds import Bounds
 from tests.support.operators import reset_to, reset_to_the_last_workflow_task
 from tests.support.tenant_budgets import spent
-from tests.support.waiting import eventually, reaches
+from tests.support.waiting import eventually, reaches, says_why
 
 ROOT = Path(__file__).parents[2]
 
@@ -346,8 +346,8 @@ async def test_turns_whose_worker_is_gone_wait_with_cause_and_cure_until_one_wit
         who = Agent("another", model=agent.model) if lacks == "agent" else agent
         words = {"key": "BATCH_KEY", "other key": "key", "agent": "'clerk'"}[lacks]
         async with hosting(client, who):
-            await eventually(lambda: says(conversation, words))
-            assert "batch_1" in ((await conversation.status()).cause or "")
+            await eventually(lambda: says_why(conversation, words))
+            assert await says_why(conversation, "batch_1")
             assert "worker" in ((await conversation.status()).cure or "")
             [finding] = await batch_findings()
             assert (finding.state, words in finding.detail) == ("wrong", True)
@@ -389,16 +389,12 @@ async def test_a_batch_that_a_killed_worker_had_created_is_found_although_others
             conversation = await client.start(agent, "Hi")
             await asyncio.to_thread(doomed.wait, 120)
         async with hosting(client, Agent("another", model=agent.model)):
-            await eventually(lambda: says(conversation, "'clerk'"))
+            await eventually(lambda: says_why(conversation, "'clerk'"))
         provider.ends_at_once = True
         provider.finish()
         async with hosting(client, agent):
             assert (await conversation.outcome()).text == "Done."
     assert provider.paid == 1
-
-
-async def says(conversation: Conversation, words: str) -> bool:
-    return words in ((await conversation.status()).cause or "")
 
 
 async def test_a_line_that_a_reset_orphans_is_not_sent_with_the_batch_that_was_gathered(

@@ -33,7 +33,8 @@ from everturn.evals.evaluators import (
 )
 from everturn.testing import call
 from tests.support.agents import agent_on
-from tests.support.decided_orders import FIND, REFUNDS, Scripted, decided, find_order, ran, refund, said
+from tests.support.decided_orders import FIND, REFUNDS, Scripted, decided, find_order, ran, refund
+from tests.support.scripts import by_turn
 
 OURS = [SameCalls(), DeniedCallsNotMade(), EditedArgumentsUsed(), NoOnceCallTwice(), ReadBeforeOnce(), NotDiverged()]
 RIGHT = call("refund", {"cents": 400})
@@ -64,7 +65,7 @@ async def test_its_evaluators_and_ours_judge_reruns_of_cases(
         LLMJudge("It tells the person what was done.", model=judge, include_input=True, include_expected_output=True),
     ]
     dataset = load_dataset(tmp_path / "cases", evaluators=[*OURS, *theirs])
-    learned = agent_on(scripted(said(FIND, RIGHT, "Half of it.", "Bye.")), tools=[find_order, refund])
+    learned = agent_on(scripted(by_turn(FIND, RIGHT, "Half of it.", "Bye.")), tools=[find_order, refund])
     async with candidate_task(client, agent=learned) as task:
         report = await dataset.evaluate(task, progress=False)
     await theirs_client.close()
@@ -77,7 +78,7 @@ async def test_its_evaluators_and_ours_judge_reruns_of_cases(
     assert "ReadBeforeOnce_2" in turn.assertions, "the file's own"
     assert whole.attributes["rerun"].startswith("rerun:")
     assert order in report.render(width=300)
-    same = agent_on(scripted(said(FIND, REFUNDS, "Half of it.", "Bye.")), tools=[find_order, refund])
+    same = agent_on(scripted(by_turn(FIND, REFUNDS, "Half of it.", "Bye.")), tools=[find_order, refund])
     async with candidate_task(client, agent=same) as task:
         again = await load_dataset(file, evaluators=OURS).evaluate(task, progress=False, repeat=2)
     for case in again.cases:
@@ -85,7 +86,7 @@ async def test_its_evaluators_and_ours_judge_reruns_of_cases(
         assert set(failed) == {"SameCalls", "DeniedCallsNotMade", "EditedArgumentsUsed"}
         assert failed["DeniedCallsNotMade"].endswith("a person had denied: jane@example.com has no right to it")
     assert len({case.attributes["rerun"] for case in again.cases}) == 4, "each repetition is a rerun of its own"
-    twice = agent_on(scripted(said(RIGHT, RIGHT, "Half of it.", "Bye.")), tools=[find_order, refund])
+    twice = agent_on(scripted(by_turn(RIGHT, RIGHT, "Half of it.", "Bye.")), tools=[find_order, refund])
     async with candidate_task(client, agent=twice) as task:
         careless = await load_dataset(file, evaluators=[*OURS, MaxToolCalls(1)]).evaluate(task, progress=False)
     red = {name for name, result in careless.cases[0].assertions.items() if not result.value}

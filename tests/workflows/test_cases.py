@@ -13,7 +13,8 @@ from everturn.evals import Thresholds, collect_cases, read_cases, rerun
 from everturn.guardrails import Pattern
 from everturn.testing import call
 from tests.support.agents import agent_on
-from tests.support.decided_orders import FIND, REFUNDS, Scripted, decided, find_order, ran, refund, said
+from tests.support.decided_orders import FIND, REFUNDS, Scripted, decided, find_order, ran, refund
+from tests.support.scripts import by_turn
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually
 
@@ -79,8 +80,8 @@ async def test_a_case_runs_where_its_conversation_is_not_and_the_edited_call_is_
     await client.erase(order)
     cases = read_cases(tmp_path)
     right = call("refund", {"cents": 400})
-    same = agent_on(scripted(said(FIND, REFUNDS, "Half of it.", "Bye.")), tools=[find_order, refund])
-    learned = agent_on(scripted(said(FIND, right, "Half of it.", "Bye.")), tools=[find_order, refund])
+    same = agent_on(scripted(by_turn(FIND, REFUNDS, "Half of it.", "Bye.")), tools=[find_order, refund])
+    learned = agent_on(scripted(by_turn(FIND, right, "Half of it.", "Bye.")), tools=[find_order, refund])
     reruns = await rerun(client, cases, agent=same)
     assert [compared.verdict for compared in reruns.comparisons] == ["same calls", "same calls"]
     assert not reruns.failures(Thresholds(same_calls=1, same_text=1))
@@ -91,7 +92,7 @@ async def test_a_case_runs_where_its_conversation_is_not_and_the_edited_call_is_
     assert not better.failures(Thresholds(same_calls=1, uncorrected=0))
     whole = better.comparisons[0]
     assert [result.text for result in results_of(whole.rerun.messages)][1:] == ["refunded 400"]
-    silent = agent_on(scripted(said(FIND, "I can't.", "Bye.")), tools=[find_order, refund])
+    silent = agent_on(scripted(by_turn(FIND, "I can't.", "Bye.")), tools=[find_order, refund])
     for compared in (await rerun(client, cases, agent=silent)).comparisons:
         assert [missing.call.arguments for missing in compared.missing] == [{"cents": 500}]
     assert ran == []

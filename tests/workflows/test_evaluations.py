@@ -229,12 +229,9 @@ asyncio.run(main())
 
 
 @contextmanager
-def worker_process(client: Client, model: ScriptedModel, log: Path, *, dies: str = "") -> Iterator[Any]:
-    code = WORKER.replace(
-        "{bounds}", as_code(look_pace="LookPace(pause=0.2, silence=3.0)", look_silence="timedelta(seconds=3)")
-    )
+def worker_process(code: str, client: Client, model: ScriptedModel, *arguments: str) -> Iterator[Any]:
     address = client.temporal.service_client.config.target_host
-    command = [sys.executable, "-c", code, address, client.task_queue, model.base_url, dies, str(log)]
+    command = [sys.executable, "-c", code, address, client.task_queue, model.base_url, *arguments]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         try:
             yield process
@@ -249,13 +246,15 @@ async def test_workers_that_are_killed_at_any_step_leave_one_judgement_of_each_e
     judgement, before Temporal hears of it."""
     model = scripted(lambda messages: "Hello.")
     log = tmp_path / "log"
+    bounds = as_code(look_pace="LookPace(pause=0.2, silence=3.0)", look_silence="timedelta(seconds=3)")
+    code = WORKER.replace("{bounds}", bounds)
     conversation_id = ""
     for dies in ("looking", "judging", "reporting"):
-        with worker_process(client, model, log, dies=dies) as process:
+        with worker_process(code, client, model, dies, str(log)) as process:
             # Not client.run: the worker that is to answer it may have died of looking for what to judge by then.
             conversation_id = conversation_id or (await client.start("clerk", "Hi")).id
             assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
-    with worker_process(client, model, log):
+    with worker_process(code, client, model, "", str(log)):
         found = await judged(client, conversation_id, count=2)
     assert {(one.evaluator, one.score, one.error) for one in found} == {("first", 1.0, ""), ("second", 0.5, "")}
     query = f"TaskQueue = '{client.task_queue}-evaluations' AND WorkflowType = 'Evaluation'"
@@ -402,9 +401,7 @@ async def test_a_worker_process_shows_scores_and_failures_of_its_evaluators_to_p
     client: Client, scripted: Scripted
 ) -> None:
     shown_at = f"localhost:{free_port()}"
-    address = client.temporal.service_client.config.target_host
     code = MEASURED.format(bounds=as_code(look_pace=OFTEN, evaluator_delay_seconds=0.01))
-    command = [sys.executable, "-c", code, address, client.task_queue, scripted(["Hello"]).base_url, shown_at]
 
     async def shows() -> bool:
         async with httpx.AsyncClient(timeout=10) as http:
@@ -414,9 +411,6 @@ async def test_a_worker_process_shows_scores_and_failures_of_its_evaluators_to_p
         scored = re.findall(r"^everturn_evaluation_score_sum\{.*\} (\S+)$", metrics, re.MULTILINE)
         return labels == {("clerk", "judged", "length"), ("broken", "clerk", "failed")} and scored == ["0.5"]
 
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as worker:
-        try:
-            await client.run("clerk", "Hi")
-            await eventually(shows, what="the scores are shown")
-        finally:
-            worker.kill()
+    with worker_process(code, client, scripted(["Hello"]), shown_at):
+        await client.run("clerk", "Hi")
+        await eventually(shows, what="the scores are shown")

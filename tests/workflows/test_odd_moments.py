@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
-from everturn import Agent, Approvals, Client, Conversation, Limits, Model, Patience, names, tool
+from everturn import Agent, Approvals, Client, Limits, Model, Patience, names, tool
 from everturn.activities.patience import retry_delay
 from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
 from everturn.events import Decided, MessageReceived, Switched
@@ -24,7 +24,7 @@ from tests.support.operators import signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import WAIT_SECONDS, eventually, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, eventually, reaches, says_why, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -186,15 +186,11 @@ async def test_a_once_tool_that_its_worker_does_not_have_has_not_run(client: Cli
         await waiting(conversation)
     async with hosting(client, agent_on(model)):
         await conversation.approve("a")
-        await eventually(lambda: _awaits(conversation, "'refund'"))
+        await eventually(lambda: says_why(conversation, "'refund'"))
     gc.collect()  # of the worker's workflows, nothing wakes up any more
     async with hosting(client, agent_on(model, tools=[refund])):
         await conversation.outcome()
     assert [result.text for result in results_of(await conversation.transcript())] == ["5 back for 81"]
-
-
-async def _awaits(conversation: Conversation, what: str) -> bool:
-    return what in ((await conversation.status()).cause or "")
 
 
 async def test_a_call_that_is_cut_short_while_it_runs_leaves_a_doubt(client: Client, scripted: Scripted) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -13,18 +12,18 @@ from typing import Any
 import pytest
 from temporalio import activity
 
-from everturn import Agent, Client, McpServer, ToolCall, activity_tool, ask_user, tool
+from everturn import Agent, Client, ToolCall, activity_tool, ask_user, tool
 from everturn.errors import InvalidAgent, NotFound, Refused
 from everturn.evals import Thresholds, rerun
 from everturn.hooks import AskApproval, before_tool
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
+from tests.support.mcp_shop_server import McpShop
+from tests.support.scripts import by_turn
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-ROOT = Path(__file__).parents[2]
 
 ran: list[str] = []
 
@@ -52,13 +51,8 @@ FIND = call("find_order", {"order_id": "81"})
 PAY = call("pay", {"order_id": "81", "cents": 1200})
 
 
-def told(*replies: Any) -> Callable[[list[Any]], Any]:
-    """The replies in order, by how many the transcript has: the same for every conversation."""
-    return lambda messages: replies[sum(one["role"] == "assistant" for one in messages)]
-
-
 async def paid(client: Client, scripted: Scripted) -> tuple[Agent, str]:
-    agent = agent_on(scripted(told(FIND, PAY, "Paid.")), tools=[find_order, pay])
+    agent = agent_on(scripted(by_turn(FIND, PAY, "Paid.")), tools=[find_order, pay])
     async with hosting(client, agent):
         order = (await client.run(agent, "Pay order 81")).id
     assert ran == ["find 81", "pay 81"]
@@ -70,7 +64,7 @@ async def test_a_candidate_that_pays_twice_and_skips_a_look_up_is_found_and_noth
     client: Client, scripted: Scripted
 ) -> None:
     _, order = await paid(client, scripted)
-    careless = agent_on(scripted(told(PAY, PAY, "Paid.")), tools=[find_order, pay])
+    careless = agent_on(scripted(by_turn(PAY, PAY, "Paid.")), tools=[find_order, pay])
     reruns = await rerun(client, order, agent=careless)
     [compared] = reruns.comparisons
     assert ran == []
@@ -103,7 +97,7 @@ async def test_the_same_candidate_makes_the_same_calls_through_all_messages_and_
         ran.append(f"refund {cents}")
         return f"refunded {cents}"
 
-    script = told(
+    script = by_turn(
         [call("refund", {"cents": 5}, id="a"), call("refund", {"cents": 7}, id="b")],
         "Half of it.",
         call("refund", {"cents": 5}, id="c"),
@@ -159,7 +153,6 @@ async def test_no_kind_of_call_runs_whatever_the_candidate_does(
         return "done"
 
     helper = agent_on(scripted(lambda _: ran.append("helper") or "Done."), name="helper")
-    command = [sys.executable, "-m", "tests.support.mcp_shop", str(tmp_path)]
     own = [
         named("charge", effect="once"),
         named("charge_again", effect="idempotent"),
@@ -168,7 +161,7 @@ async def test_no_kind_of_call_runs_whatever_the_candidate_does(
         named("sign", runs_on="client", effect="once"),
         ask_user,
         helper,
-        McpServer(command=command, cwd=str(ROOT)),
+        McpShop(tmp_path).stdio(),
         {"type": "bash_20250124", "name": "bash"},
         {"type": "mcp", "server_label": "shop", "server_url": "https://shop.example/mcp"},
     ]
@@ -182,7 +175,7 @@ async def test_no_kind_of_call_runs_whatever_the_candidate_does(
         return AskApproval("who knows")
 
     candidate = agent_on(
-        scripted(told(calls, "Done.")),
+        scripted(by_turn(calls, "Done.")),
         tools=own,
         handlers={"bash": bash},
         hooks=[careful],
@@ -196,12 +189,12 @@ async def test_no_kind_of_call_runs_whatever_the_candidate_does(
     assert reruns.left_out == ("mcp",)
     late = call("late", {"order_id": "1"})
     chosen = agent_on(
-        scripted(told(late, "Done.")), prepare_tools=lambda context, tools: [*tools, named("late", effect="once")]
+        scripted(by_turn(late, "Done.")), prepare_tools=lambda context, tools: [*tools, named("late", effect="once")]
     )
-    other = agent_on(scripted(told("", PAY, PAY)), tools=[pay], name="other")
-    handing_on = agent_on(scripted(told(call("transfer_to_other", {"message": "Pay"}))), handoff_to=[other])
+    other = agent_on(scripted(by_turn("", PAY, PAY)), tools=[pay], name="other")
+    handing_on = agent_on(scripted(by_turn(call("transfer_to_other", {"message": "Pay"}))), handoff_to=[other])
     manual = agent_on(
-        scripted(told(PAY, call("pay", {"order_id": "2", "cents": 1}), "Done.")), tools=[pay], loop="manual"
+        scripted(by_turn(PAY, call("pay", {"order_id": "2", "cents": 1}), "Done.")), tools=[pay], loop="manual"
     )
     for others in (chosen, handing_on, manual):
         [compared] = (await rerun(client, order, agent=others)).comparisons
@@ -213,7 +206,7 @@ async def test_reads_run_if_they_may_and_a_stand_in_plays_what_is_not_recorded(
 ) -> None:
     _, order = await paid(client, scripted)
     other, twice = call("find_order", {"order_id": "82"}), call("pay", {"order_id": "82", "cents": 5})
-    candidate = agent_on(scripted(told(FIND, FIND, other, twice, PAY, "Paid.")), tools=[find_order, pay])
+    candidate = agent_on(scripted(by_turn(FIND, FIND, other, twice, PAY, "Paid.")), tools=[find_order, pay])
     reruns = await rerun(client, order, agent=candidate, run_reads=True, stand_in=lambda call, context: "played")
     [compared] = reruns.comparisons
     assert ran == ["find 81", "find 82"]
@@ -237,7 +230,9 @@ async def test_what_says_nothing_clear_ends_a_rerun(
     client: Client, scripted: Scripted, option: dict[str, Any], problem: str
 ) -> None:
     agent, order = await paid(client, scripted)
-    candidate = agent_on(scripted(told(call("pay", {"order_id": "82", "cents": 5}), "Paid.")), tools=[find_order, pay])
+    candidate = agent_on(
+        scripted(by_turn(call("pay", {"order_id": "82", "cents": 5}), "Paid.")), tools=[find_order, pay]
+    )
     [compared] = (await rerun(client, order, agent=candidate, **option)).comparisons
     assert (compared.verdict, ran) == ("stuck", [])
     assert problem in compared.problem
@@ -253,7 +248,7 @@ async def test_one_turn_is_asked_for_as_often_as_wanted_after_the_exact_transcri
     client: Client, scripted: Scripted
 ) -> None:
     agent, order = await paid(client, scripted)
-    model = scripted(told("", PAY))
+    model = scripted(by_turn("", PAY))
     reruns = await rerun(client, order, agent=agent_on(model, tools=[find_order, pay]), at_turn=2, samples=3)
     assert [one.verdict for one in reruns.comparisons] == ["same calls"] * 3
     assert ran == []

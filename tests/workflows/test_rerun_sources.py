@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.namespaces import new_namespace
 from tests.support.operators import reset_to
+from tests.support.scripts import by_turn
 from tests.support.waiting import eventually
 from tests.support.webhook_receiver import SECRET, Receiver
 
@@ -42,10 +42,6 @@ def refund(order_id: str) -> str:
 
 ANSWERED = 3
 REPLIES = [call("find_order", {"order_id": "81"}), call("refund", {"order_id": "81"}), "Refunded.", "Welcome."]
-
-
-def told(*replies: Any) -> Callable[[list[Any]], Any]:
-    return lambda messages: replies[sum(message["role"] == "assistant" for message in messages)]
 
 
 async def refunded(conversation: Conversation) -> None:
@@ -75,7 +71,7 @@ async def test_what_was_reset_forked_and_continued_is_rerun_whole_and_at_a_turn_
     bounds(events=30)
     with Receiver() as receiver:
         webhook = Webhook(url=f"{receiver.base_url}/hook", secret_env="SECRET")
-        agent = agent_on(scripted(told(*REPLIES)), tools=[find_order, refund], webhook=webhook)
+        agent = agent_on(scripted(by_turn(*REPLIES)), tools=[find_order, refund], webhook=webhook)
         async with hosting(client, agent):
             conversations = [
                 await client.start(agent, "Refund order 81.", keep_open=timedelta(hours=1)) for _ in range(2)
@@ -120,11 +116,11 @@ async def deliveries_of_reruns(client: Client) -> list[str]:
 async def test_a_rerun_in_another_namespace_is_there_and_a_judge_says_whether_it_means_the_same(
     client: Client, server: DevServer, scripted: Scripted
 ) -> None:
-    agent = agent_on(scripted(told("It is paid.")))
+    agent = agent_on(scripted(by_turn("It is paid.")))
     async with hosting(client, agent):
         conversation = await client.run(agent, "Is it paid?")
     elsewhere = await Client.connect(server.address, namespace=await new_namespace(server))
-    candidate = agent_on(scripted(told("Yes, paid.")))
+    candidate = agent_on(scripted(by_turn("Yes, paid.")))
     judged = []
     for word in ("Yes.", "no", "perhaps"):
         judge = agent_on(scripted([word])).model
