@@ -130,15 +130,13 @@ class BatchServer(LoopbackServer):
 
         class Handler(QuietHandler):
             def answer(self, body: bytes) -> None:
-                if outer.key and not (self.headers.get("Authorization") or "").endswith(outer.key):
-                    self.send_whole(json.dumps(_not_found()[1]).encode(), "application/json", 404)
-                    return
                 split = urlsplit(self.path)
                 path = split.path.removeprefix("/v1") if "/messages" not in split.path else split.path
                 path = split.path if split.path.startswith("/v1beta") else path
-                answer = outer.answer(
-                    self.command, path, dict(parse_qsl(split.query)), body, self.headers.get("Content-Type") or ""
-                )
+                answer: Any = _not_found()
+                if (self.headers.get("Authorization") or "").endswith(outer.key):
+                    content_type = self.headers.get("Content-Type") or ""
+                    answer = outer.answer(self.command, path, dict(parse_qsl(split.query)), body, content_type)
                 if answer is None:
                     self.close_connection = True
                     self.connection.shutdown(2)

@@ -80,9 +80,9 @@ def what_waits_goes_on_as_a_new_run(moment: Moment) -> Iterator[str]:
     """A run that nothing but people is waited for in is not longer than it may be. One whose turn waits for a batch has
     an activity to come, as any running turn has."""
     run, held = moment.run, continue_as_new.MAX_EVENTS + SLACK_EVENTS
-    if run.closed or run.activities or run.children or moment.state.closing or moment.state.answering is False:
+    if run.closed or run.activities or run.children or moment.is_batched:
         return
-    if moment.is_batched:
+    if moment.state.closing or moment.state.answering is False:
         return
     if moment.quiet and len(run.history) > held:
         yield f"it has {len(run.history)} events, and waits ({moment.state.name}) without going on as a new run"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from everturn.records import Message
+from everturn.records import Message, tool_pairs
 from tests.simulation.agents.cast import CHOOSING
 from tests.simulation.agents.reviewed import REVIEWED, may_decide, verdict_on
 from tests.simulation.rules.conversations import Evidence
@@ -14,10 +14,10 @@ def a_model_is_offered_the_tools_of_its_message(one: Evidence) -> Iterator[str]:
     """Until the answer is complete; for one that concludes, none are offered."""
     if one.agent != CHOOSING:
         return
-    for asked in one.asked:
-        wanted = _tools_of(asked.messages)
-        if wanted and asked.tools and sorted(asked.tools) != sorted(wanted):
-            yield f"a model was offered {asked.tools}, and its message names {wanted}"
+    for request in one.asked:
+        wanted = _tools_of(request.messages)
+        if wanted and request.tools and sorted(request.tools) != sorted(wanted):
+            yield f"a model was offered {request.tools}, and its message names {wanted}"
 
 
 def _tools_of(messages: Sequence[Message]) -> tuple[str, ...] | None:
@@ -34,15 +34,13 @@ def a_reviewer_decides_within_its_rules(one: Evidence) -> Iterator[str]:
     """And as it said; whatever else it may be asked, a person decides."""
     if one.agent != REVIEWED:
         return
-    calls = {call.call_id: call for message in one.transcript for call in message.tool_calls}
-    for message in one.transcript:
-        for result in message.tool_results:
-            if result.decision and result.decision.by_model and result.call_id in calls:
-                call = calls[result.call_id]
-                if not may_decide(call.name, call.arguments):
-                    yield f"a model decided on {call.name} {call.arguments}"
-                elif result.decision.verdict != verdict_on(call.arguments):
-                    yield f"a model said {verdict_on(call.arguments)}, and it was {result.decision.verdict}"
+    for call, result in tool_pairs(one.transcript):
+        decision = result.decision
+        if decision and decision.by_model:
+            if not may_decide(call.name, call.arguments):
+                yield f"a model decided on {call.name} {call.arguments}"
+            elif decision.verdict != verdict_on(call.arguments):
+                yield f"a model said {verdict_on(call.arguments)}, and it was {decision.verdict}"
 
 
 BESIDE_RULES = (a_model_is_offered_the_tools_of_its_message, a_reviewer_decides_within_its_rules)
