@@ -146,9 +146,9 @@ async def _node(bench: Bench, clients: dict[str, tuple[str, list[str]]]) -> None
         await _calls_fit(server, [(name, {"path": str(files / given["path"])}, told) for name, given, told in FILES])
     package, number, server = of_npm("memory", MEMORY_FILE_PATH=str(folder / "memory.json"))
     with bench.check(package, number, "lists under a name are told once"):
-        made = json.dumps([ENTITY], indent=2)
+        entities = json.dumps([ENTITY], indent=2)
         name = '{"entities":"(already shown)"}'  # what the list is called is in the structured content alone
-        await _calls_fit(server, [("create_entities", {"entities": [ENTITY]}, [made, name])])
+        await _calls_fit(server, [("create_entities", {"entities": [ENTITY]}, [entities, name])])
     package, number, server = of_npm("sequential-thinking")
     with bench.check(package, number, "a list of tools, and a call"):
         thought = {"thought": "x", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1}

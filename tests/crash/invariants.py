@@ -33,14 +33,14 @@ TOOLS = {tool.name: tool for tool in teller.tools}
 
 def broken(storm: Storm) -> list[str]:
     """The invariants that do not hold, in words; empty where all is well."""
-    found = [
+    problems = [
         f"conversation {storm.stories[number].id}: has not ended: {where}" for number, where in storm.stuck.items()
     ]
     for evidence in storm.evidence:
         for rule in RULES:
-            found += [f"conversation {evidence.story.id}: {what}" for what in rule(evidence)]
-    found += [f"a collector of batches: {problem}" for problem in storm.collectors_problems]
-    return [*found, *late(storm)]
+            problems += [f"conversation {evidence.story.id}: {what}" for what in rule(evidence)]
+    problems += [f"a collector of batches: {problem}" for problem in storm.collectors_problems]
+    return [*problems, *late(storm)]
 
 
 def _workflow_tasks(evidence: Evidence) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _batches(evidence: Evidence) -> Iterator[str]:
     """Each turn of a batch is paid once for its reply, at half the price, and the reply is in the conversation."""
     if not evidence.story.is_batched:
         return
-    paid = Counter(one.turn + 1 for one in evidence.asked if one.served == "reply")
+    paid = Counter(request.turn + 1 for request in evidence.asked if request.served == "reply")
     for turn, times in paid.items():
         if times > 1:
             yield f"turn {turn} of a batch was paid {times} times"

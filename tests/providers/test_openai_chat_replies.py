@@ -355,9 +355,9 @@ def test_a_function_call_whose_fields_are_null_is_none() -> None:
 
 
 def test_a_stream_of_a_message_without_deltas_is_read_and_one_beside_deltas_is_not() -> None:
-    said = {"role": "assistant", "content": "a"}
-    last = {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}
-    for chunks in ([last], [{"choices": [{"index": 0, "delta": said}]}, last]):  # the second one is MiniMax's way
+    message = {"role": "assistant", "content": "a"}
+    last = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    for chunks in ([last], [{"choices": [{"index": 0, "delta": message}]}, last]):  # the second one is MiniMax's way
         assembler = Assembler(request())
         for chunk in chunks:
             assembler.feed(Event(json.dumps(chunk)))

@@ -298,8 +298,8 @@ def test_a_text_whose_item_never_began_and_a_content_that_is_a_text_are_read() -
 
 
 def test_items_without_ids_under_one_index_are_told_apart_by_what_they_say() -> None:
-    one, two = ({"type": "message", "content": [{"type": "output_text", "text": text}]} for text in ("a", "b"))
-    assert streamed(done(0, one), done(0, one), done(0, two), completed())[0].text == "ab"
+    first, second = ({"type": "message", "content": [{"type": "output_text", "text": text}]} for text in ("a", "b"))
+    assert streamed(done(0, first), done(0, first), done(0, second), completed())[0].text == "ab"
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"id": "x"}, {"id": "x", "type": None, "content": None}])

@@ -216,8 +216,8 @@ def test_worlds_ask_by_batches_through_kills_and_resets() -> None:
 def test_worlds_are_about_what_decides_beside_the_agent(situation: str) -> None:
     worlds = [run(seed, keep=True) for seed in _first(situation, 8)]
     assert [world.broken for world in worlds if world.broken] == []
-    said = {"tools with a message": "There is no tool", "reviewed": "model:scripted:second"}[situation]
-    assert any(said in str(event) for world in worlds for _, events in world.histories for event in events)
+    words = {"tools with a message": "There is no tool", "reviewed": "model:scripted:second"}[situation]
+    assert any(words in str(event) for world in worlds for _, events in world.histories for event in events)
 
 
 def _first(name: str, count: int) -> list[int]:

@@ -67,13 +67,18 @@ def another_result(message: Message) -> Answer:
     return ran({**message, "id": "another"})
 
 
+def whole(answering: Answering) -> Answering:
+    """Beside `stream`: as it is."""
+    return answering
+
+
 def both(answering: Answering) -> Answering:
     """The same with a null in the place of the error, or of the result."""
 
     def answer(message: Message) -> Answer:
-        made = answering(message)
-        body = {"result": None, "error": None, **json.loads(made.body)}
-        return replace(made, body=json.dumps(body))
+        written = answering(message)
+        body = {"result": None, "error": None, **json.loads(written.body)}
+        return replace(written, body=json.dumps(body))
 
     return answer
 
@@ -126,12 +131,12 @@ BROKEN = status(200, {"jsonrpc": "2.0"})
         (status(200, "<html>Sign in"), "read", "ToolFailed: 127.0.0.1 gave an answer that is not MCP", 1),
         (BROKEN, "once", "OutcomeUnknown: 127.0.0.1 gave an answer that is not MCP", 1),
         (stream(BROKEN), "once", "OutcomeUnknown: 127.0.0.1 gave an answer that is not MCP", 1),
-        *((made(rpc([7], "Odd")), "once", "OutcomeUnknown", 1) for made in (lambda answering: answering, stream)),
+        *((send(rpc([7], "Odd")), "once", "OutcomeUnknown", 1) for send in (whole, stream)),
         # Libraries that write the member that is not there, too.
-        *((made(both(ran)), "once", "paid 5", 1) for made in (lambda answering: answering, stream)),
+        *((send(both(ran)), "once", "paid 5", 1) for send in (whole, stream)),
         *(
-            (made(both(rpc(-32000, "No"))), "once", "ToolFailed: 127.0.0.1 refused the call: No", 1)
-            for made in (lambda answering: answering, stream)
+            (send(both(rpc(-32000, "No"))), "once", "ToolFailed: 127.0.0.1 refused the call: No", 1)
+            for send in (whole, stream)
         ),
         # It has run.
         (stream(ran), "once", "paid 5", 1),
@@ -320,7 +325,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "problem"),
     [
         ('{"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "No"}}', "ToolFailed: shop refused"),
         ('{"jsonrpc": "2.0", "error": {"code": -32000, "message": "No"}}', "ToolFailed: shop refused the call: No"),
@@ -330,11 +335,11 @@ for line in sys.stdin:
         ('{"jsonrpc": "2.0", "id": message["id"] + 0.0, "result": {}}', "OutcomeUnknown: shop gave an answer that"),
     ],
 )
-async def test_an_answer_of_a_program_that_names_no_request_is_that_to_the_only_one(answers: str, told: str) -> None:
+async def test_an_answer_of_a_program_that_names_no_request_is_that_to_the_only_one(answers: str, problem: str) -> None:
     program = ODD.format(answers=answers)
     server = McpServer(command=[sys.executable, "-c", program], name="shop")
     async with connections() as opened, asyncio.timeout(20):
-        assert (await paid(opened, server, "once")).startswith(told)
+        assert (await paid(opened, server, "once")).startswith(problem)
 
 
 async def test_a_server_that_takes_neither_greeting_says_both_times_why() -> None:

@@ -114,8 +114,8 @@ async def test_a_policy_denies_and_asks_from_the_first_turn_on(client: Client, s
         )
         await conversation.send("Note")
         assert await waiting(conversation) == ("b",)
-        [asked] = (await conversation.status()).waiting
-        assert (asked.reason, asked.why) == ("needs_approval", 'is it b? (by default: tag="plain")')
+        [waiting_call] = (await conversation.status()).waiting
+        assert (waiting_call.reason, waiting_call.why) == ("needs_approval", 'is it b? (by default: tag="plain")')
         await conversation.approve("b")
         assert await conversation.reply() == "Done."
         await conversation.close()
@@ -212,8 +212,8 @@ async def test_a_tool_may_find_that_a_person_has_to_approve(
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Pay")
         await waiting(conversation, calls=2)
-        shown = {one.call_id: (one.reason, one.why) for one in (await conversation.status()).waiting}
-        assert shown["p500"] == ("needs_approval", '500 is more than 100 (by default: currency="EUR")')
+        questions = {one.call_id: (one.reason, one.why) for one in (await conversation.status()).waiting}
+        assert questions["p500"] == ("needs_approval", '500 is more than 100 (by default: currency="EUR")')
         await conversation.deny("p700", "no")
         await conversation.approve("p500")
         await conversation.outcome()

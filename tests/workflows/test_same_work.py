@@ -69,13 +69,13 @@ async def test_the_same_tools_in_any_order_and_the_same_transcript_are_the_same_
     client: Client, agent: Agent, charged: list[int]
 ) -> None:
     earlier = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "Hello, Ann."}]
-    asked: dict[str, Any] = {"message": ASKED, "id": f"{client.task_queue}-job"}
+    work: dict[str, Any] = {"message": ASKED, "id": f"{client.task_queue}-job"}
     async with hosting(client, agent):
         for tools in (["charge", "look"], ["look", "charge"]):  # as a set has them, in another process
-            conversation = await client.start(agent.name, **asked, transcript=earlier, tools=tools)
+            conversation = await client.start(agent.name, **work, transcript=earlier, tools=tools)
             assert ((await conversation.outcome()).status, charged) == ("completed", [100])
     with pytest.raises(AlreadyStarted, match="after the earlier transcript"):
-        await client.start(agent.name, **asked, transcript=earlier[:1], tools=["look", "charge"])
+        await client.start(agent.name, **work, transcript=earlier[:1], tools=["look", "charge"])
 
 
 async def test_who_starts_while_it_runs_joins_it(client: Client, agent: Agent, charged: list[int]) -> None:

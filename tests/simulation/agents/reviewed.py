@@ -22,12 +22,12 @@ REVIEWER: Final = Reviewer(
 )
 """It may decide on payments, too: `refund` must not happen twice."""
 
-_SAYS = ("approve", "approve", "deny", "ask_a_person", "fails", "nonsense", "approve")
+_VERDICTS = ("approve", "approve", "deny", "ask_a_person", "fails", "nonsense", "approve")
 
 
 def verdict_on(arguments: Mapping[str, Any]) -> str:
     number = arguments.get("cents", arguments.get("number", 0))
-    return _SAYS[int(number) % len(_SAYS)]
+    return _VERDICTS[int(number) % len(_VERDICTS)]
 
 
 def may_decide(tool: str, arguments: Mapping[str, Any]) -> bool:
@@ -42,11 +42,11 @@ def approves(call: ToolCall) -> bool:
 
 async def give_verdict(_: Any, question: str, **__: Any) -> Reply:
     """As `generate` gives it."""
-    asked = json.loads(question.partition("\n")[2])
-    says = verdict_on(asked["arguments"])
+    call = json.loads(question.partition("\n")[2])
+    verdict = verdict_on(call["arguments"])
     await asyncio.sleep(0.2)
-    if says == "fails":
+    if verdict == "fails":
         raise errors.Unavailable("503", status=503)
-    text = says if says == "nonsense" else json.dumps({"verdict": says, "reason": "by its number"})
+    text = verdict if verdict == "nonsense" else json.dumps({"verdict": verdict, "reason": "by its number"})
     message = Message(role="assistant", parts=(Text(text=text),))
     return Reply(message=message, stop="end", usage=Usage(), model="scripted:second")

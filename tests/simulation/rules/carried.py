@@ -274,7 +274,7 @@ def repairs_are_limited(one: Evidence) -> Iterator[str]:
 def replies_are_mended(one: Evidence) -> Iterator[str]:
     """A reply that does not fit is followed by a correction, as often as one may come in an answer; unless somebody
     ends the answer meanwhile."""
-    told, unfit, final, cut, closing, turn = 0, False, False, False, False, 0
+    repairs, unfit, final, cut, closing, turn = 0, False, False, False, False, 0
     for run, taken in one.runs if not any(run.base for run, _ in one.runs) else ():
         for step in taken:
             match step:
@@ -284,23 +284,23 @@ def replies_are_mended(one: Evidence) -> Iterator[str]:
                         yield f"turn {request.turn} of run {run.id}: the reply before was to be corrected"
                         return
                     if request.turn != turn:  # a turn may be asked again
-                        told = told + 1 if corrected else 0 if final else told
+                        repairs = repairs + 1 if corrected else 0 if final else repairs
                     unfit, cut, turn = False, False, request.turn
                 case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
-                    may_be = told < MAX_REPAIRS and not (request.conclude or cut or closing)
+                    may_be = repairs < MAX_REPAIRS and not (request.conclude or cut or closing)
                     unfit, final = bool(reply.output_problem) and may_be, reply.final
                 case steps.CommandSent(name=names.CANCEL_TURN, accepted=accepted):  # a signal may be passed over
-                    told, unfit, cut = 0 if accepted else told, False, True
+                    repairs, unfit, cut = 0 if accepted else repairs, False, True
                 case steps.CancelRequested():
-                    told, unfit, cut = 0, False, True
+                    repairs, unfit, cut = 0, False, True
                 case steps.CommandSent(name=names.CLOSE):
-                    told, unfit, closing = 0, False, True
+                    repairs, unfit, closing = 0, False, True
                 case steps.RunStarted(start=start, previous_run_id=previous):
                     closing = False
                     if start.carry and not previous:
-                        told = start.carry.repairs  # a fork goes on with an answer that has had some
+                        repairs = start.carry.repairs  # a fork goes on with an answer that has had some
                 case steps.TurnCancelled() | steps.RunClosed(next_run_id=""):
-                    told, unfit = 0, False
+                    repairs, unfit = 0, False
                 case _:
                     pass
 
