@@ -19,6 +19,7 @@ from everturn.temporal.connect_options import connect_options
 from everturn.text.utf8 import check_utf8
 
 _PORT = re.compile(r":\d+/?$")
+_HOST_AND_PORT = re.compile(r"(?P<scheme>\w+://)?(?P<rest>[^/:].*?)/*")
 
 
 async def connect_to_temporal(
@@ -37,14 +38,16 @@ async def connect_to_temporal(
         merged["data_converter"] = configured_converter(encryption)
     if stores := storage or settings.storage:
         merged["data_converter"] = with_storage(merged["data_converter"], stores)
+    place = "TEMPORAL_ADDRESS"
     if address:
+        place = "the address"
         merged["target_host"] = check_utf8("address", address)
+    _check_host(merged["target_host"], place)
     interpreter_exit.runtime_is_used()
     try:
         return await temporalio.client.Client.connect(**merged)
     except RuntimeError as error:
         if not _PORT.search(host := merged["target_host"]):
-            place = "the address" if address else "TEMPORAL_ADDRESS"
             raise Unreachable(
                 f"No Temporal server answers at {host!r}: the port is missing.",
                 cure=f"Write {host}:7233 in {place}, if it has the usual port.",
@@ -59,3 +62,18 @@ async def connect_to_temporal(
             f"This process can't connect: {error}.",
             cure="Fork a process before it connects, or start others with multiprocessing's 'spawn'.",
         ) from error
+
+
+def _check_host(host: str, place: str) -> None:
+    """Raises InvalidSetting for an address that names no host, or that is a URL: of a URL, the scheme alone decides
+    whether the SDK encrypts, whatever `tls` says, and a later version refuses it."""
+    match = _HOST_AND_PORT.fullmatch(host)
+    if match is None:
+        raise InvalidSetting(
+            f"Temporal can't be reached at {host!r}: the host is missing.", cure=f"Write HOST:PORT in {place}."
+        )
+    if match["scheme"]:
+        raise InvalidSetting(
+            f"Temporal can't be reached at {host!r}: its address is no URL.",
+            cure=f"Write {match['rest']} in {place}. For TLS, set TEMPORAL_TLS=true, or pass tls=True.",
+        )

@@ -128,7 +128,7 @@ class Comparison:
         if self.at_turn is None:
             for name in ("turns", "cost_usd", "seconds"):
                 figures[name] = [getattr(before, name), getattr(after, name)]
-            figures["tokens"] = [before.usage.total_tokens, after.usage.total_tokens]
+            figures["tokens"] = [_known_tokens(before), _known_tokens(after)]
         return {
             "id": before.id,
             "rerun": after.id,
@@ -227,7 +227,7 @@ class Reruns:
         whole = [comparison for comparison in self.comparisons if comparison.at_turn is None and not comparison.problem]
         amounts: dict[str, Callable[[Recorded], float | None]] = {
             "cost": lambda conversation: conversation.cost_usd,
-            "token": lambda conversation: conversation.usage.total_tokens,
+            "token": _known_tokens,
             "turn": lambda conversation: conversation.turns,
         }
         return {
@@ -361,6 +361,11 @@ def _sum_ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | No
     return sum(after for _, after in known) / total
 
 
+def _known_tokens(conversation: Recorded) -> int | None:
+    """None if they are not known: a case holds none, and some servers report none."""
+    return conversation.usage.total_tokens or None
+
+
 def _display_name(comparison: Comparison) -> str:
     name = comparison.recorded.id
     if comparison.at_turn is not None:
@@ -376,13 +381,14 @@ def _table_row(comparison: Comparison) -> list[str]:
     counts = " > ".join(str(len(_calls_of(conversation, comparison.at_turn))) for conversation in (before, after))
     if comparison.at_turn is not None:
         return [_display_name(comparison), comparison.verdict, counts, "", "", ""]
+    tokens = [str(_known_tokens(conversation) or "?") for conversation in (before, after)]
     costs = ["?" if cost is None else f"{cost:.4f}" for cost in (before.cost_usd, after.cost_usd)]
     return [
         _display_name(comparison),
         comparison.verdict,
         counts,
         f"{before.turns} > {after.turns}",
-        f"{before.usage.total_tokens} > {after.usage.total_tokens}",
+        " > ".join(tokens),
         " > ".join(costs),
     ]
 

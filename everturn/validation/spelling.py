@@ -47,7 +47,8 @@ def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, e
 def known_options(
     what: str, error: type[ConfigError], *, also: Callable[[], Collection[str]] = tuple
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For a constructor: an unknown option raises `error`, with the nearest one, in place of Python's TypeError.
+    """For a constructor: an unknown option raises `error`, with the nearest one, in place of Python's TypeError; and
+    so does one that is missing.
 
     `also`: options that it passes on to another function.
     """
@@ -55,15 +56,23 @@ def known_options(
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         # A dict, for its keys are an ordered set.
         own = {
-            name: None
+            name: parameter
             for name, parameter in inspect.signature(function).parameters.items()
             if name not in {"self", "cls"} and parameter.kind is not parameter.VAR_KEYWORD
         }
+        required = [
+            name
+            for name, parameter in own.items()
+            if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+        ]
 
         @wraps(function)
         def checked_call(*args: P.args, **options: P.kwargs) -> R:
             if not options.keys() <= own.keys():
                 refuse_unknown(what, options, [*own, *also()], error=error)
+            if missing := [name for name in required if name not in options]:
+                call = f"{what.removesuffix('()')}(..., {missing[0]}=...)"
+                raise error(f"{what} was given no {missing[0]!r}.", cure=f"Write {call}.")
             return function(*args, **options)
 
         return checked_call

@@ -49,7 +49,9 @@ async def serve(settings: Settings) -> None:
     checked_roles(settings.roles)
     if not settings.agents:
         raise InvalidSetting(
-            "No agents to host.", cure="Set EVERTURN_AGENTS to module:agent or to Python files, with commas between."
+            "No agents to host.",
+            cure="Set EVERTURN_AGENTS, or --agents of `everturn worker`, to module:agent or to Python files, "
+            "with commas between.",
         )
     # Only now: the SDK and our own rooms take half a second to import, and a bad setting should not wait for them.
     with paused():

@@ -126,13 +126,21 @@ def test_a_failure_is_one_line_and_exit_1(
     assert [words for words in said if words not in line] == []
 
 
-def test_an_address_without_a_port_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("127.0.0.1", "at '127.0.0.1': the port is missing. Write 127.0.0.1:7233 in TEMPORAL_ADDRESS"),
+        (":7233", "at ':7233': the host is missing. Write HOST:PORT in TEMPORAL_ADDRESS"),
+        ("https://127.0.0.1:7233/", "its address is no URL. Write 127.0.0.1:7233 in TEMPORAL_ADDRESS. For TLS"),
+    ],
+)
+def test_an_address_that_is_not_whole_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, address: str, problem: str
 ) -> None:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1")
+    monkeypatch.setenv("TEMPORAL_ADDRESS", address)
     status, line = status_and_line(capsys, "list")
     assert status == 1
-    assert "at '127.0.0.1': the port is missing. Write 127.0.0.1:7233 in TEMPORAL_ADDRESS" in line
+    assert problem in line
 
 
 def test_a_disk_that_is_full_is_one_line_and_exit_1() -> None:

@@ -167,6 +167,8 @@ def test_every_public_class_refuses_what_it_does_not_know_or_is_none_that_users_
         (lambda: Model("openai:m", base_url=5), "Model(...) is invalid: base_url: "),
         (lambda: cast("Any", Model)("openai:m", KEY), "Model was given a value after name without a name. Write"),
         (lambda: cast("Any", Limits)(50), "Limits was given a value without a name. Write the name before it"),
+        (lambda: cast("Any", Agent)("a"), "Agent was given no 'model'. Write Agent(..., model=...)."),
+        (lambda: cast("Any", Agent)("a", "openai:m"), "Agent was given no 'model'."),
         (cast("Any", Model), "'' is not a model."),
         (lambda: tool(description=cast("Any", 5))(add), "Tool 'add' has description=5. Write a text."),
     ],

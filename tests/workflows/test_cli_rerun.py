@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,7 @@ def test_cases_are_written_once_without_names_and_are_red_for_what_people_denied
     red = shell.run("rerun", "--cases", "cases", "--agent", "candidate.py")
     assert red.returncode == 1
     assert "MISSED calls that people had corrected: 2 made again; at most 0 may be" in red.stdout
+    assert re.search(r"\? > \d+ +\? > \?", red.stdout)  # a case holds no tokens and no costs
     model(["I can't do that."])
     (shell.folder / "prompt.md").write_text("Refund nobody.")
     green = shell.run("rerun", "--cases", "cases", "--agent", "candidate.py", "--system", "prompt.md")
