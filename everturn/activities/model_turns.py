@@ -67,7 +67,7 @@ from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
 from everturn.history.transcript import Transcript, filled_delta, read_transcript
-from everturn.live.reply_stream import ReplyStream, Streaming
+from everturn.live.heartbeat_text import HeartbeatText, Streaming
 from everturn.logs import get_logger
 from everturn.lost_workers import poison_calls
 from everturn.lost_workers.free_sticky_queue import take_over
@@ -175,8 +175,8 @@ class ModelTurns:
         if request.summarise:
             return await self._write_summary(turn, spent)
         cache = PromptCacheWatch(request, turn.prefix, turn.delta)
-        reply_stream = self._reply_stream(beat, turn)
-        reply = await self._ask_model(turn, turn.messages, reply_stream=reply_stream, cache=cache)
+        heartbeat_text = self._begin_heartbeat_text(beat, turn)
+        reply = await self._ask_model(turn, turn.messages, heartbeat_text=heartbeat_text, cache=cache)
         reply, plan, output, problem = await self._follow_up(turn, reply)
         reply = sign_reply(reply, request)
         spent.add_usage(reply.usage, turn.cost_of(reply))
@@ -265,8 +265,8 @@ class ModelTurns:
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
 
-    def _reply_stream(self, beat: Heartbeat, turn: Turn) -> ReplyStream | None:
-        """The stream of the reply; None if a hook is to see the reply before anybody else does."""
+    def _begin_heartbeat_text(self, beat: Heartbeat, turn: Turn) -> HeartbeatText | None:
+        """What carries the reply while it is written; None if a hook is to see the reply before anybody else does."""
         if not all(hook.streams for hook in hook_runs.hooks_at(turn.agent, "after_model")):
             return None
         return self._streaming.begin_stream(beat, turn.request, cost=turn.cost_so_far)
@@ -296,7 +296,7 @@ class ModelTurns:
         turn: Turn,
         messages: Sequence[Message],
         *,
-        reply_stream: ReplyStream | None = None,
+        heartbeat_text: HeartbeatText | None = None,
         cache: PromptCacheWatch | None = None,
     ) -> Reply:
         """The model's reply to these messages as hooks left it, or what a hook answers in its place."""
@@ -309,7 +309,7 @@ class ModelTurns:
             return turn.hooks.answer_with(question, turn.hooks.answer)
         kept = KeptResponse(question.model)
         async with kept.awaited():
-            reply = await self._send_question(turn, question, messages, reply_stream, kept)
+            reply = await self._send_question(turn, question, messages, heartbeat_text, kept)
         if cache:
             cache.take_reply(question, reply, changed=question is not planned)
         return await fit_reply(await turn.hooks.after_model(reply), turn=turn.request.turn, artifacts=self._artifacts)
@@ -335,7 +335,7 @@ class ModelTurns:
         turn: Turn,
         question: Request,
         messages: Sequence[Message],
-        reply_stream: ReplyStream | None,
+        heartbeat_text: HeartbeatText | None,
         kept: KeptResponse,
     ) -> Reply:
         """What the model replies to the question, which is made of the `messages`."""
@@ -344,10 +344,10 @@ class ModelTurns:
         limit = agent.patience.turn_timeout
         fallback = fallbacks.next_after(agent, question.model)
         try:
-            with reply_stream or nullcontext() as stream:
+            with heartbeat_text or nullcontext() as text:
                 if self._batches and has_batches(question) and not request.summarise:
                     return await self._batches.reply_to(question, request, agent.patience, fallback=fallback)
-                call = partial(self._ask_once, question, stream, kept, limit.total_seconds())
+                call = partial(self._ask_once, question, text, kept, limit.total_seconds())
                 reply = await within_limit(question, call, patience=agent.patience, fallback=fallback)
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
@@ -377,10 +377,12 @@ class ModelTurns:
             raise again
         return reply
 
-    async def _ask_once(self, question: Request, to: ReplyStream | None, kept: KeptResponse, seconds: float) -> Reply:
+    async def _ask_once(
+        self, question: Request, heartbeat_text: HeartbeatText | None, kept: KeptResponse, seconds: float
+    ) -> Reply:
         options: dict[str, Any] = {}
-        if to:
-            options |= {"on_delta": to.take_delta, "on_start": to.counted_by}
+        if heartbeat_text:
+            options |= {"on_delta": heartbeat_text.take_delta, "on_start": heartbeat_text.counted_by}
         if question.settings.background:
             options["kept"] = kept
         async with asyncio.timeout(seconds):

@@ -26,7 +26,7 @@ from everturn.evals.recorded_answers import Matcher, StandIn
 from everturn.evals.redaction import PATTERNS, Redactor, redact_case
 from everturn.evals.reruns import rerun
 from everturn.evaluations.answers import AnsweredCall, JudgedAnswer
-from everturn.evaluations.evaluators import Evaluated, OnlineEvaluator
+from everturn.evaluations.online_evaluators import Evaluated, OnlineEvaluator
 
 __all__ = [
     "PATTERNS",

@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.errors import ConversationError, InvalidSetting
-from everturn.evaluations.evaluators import OnlineEvaluator
+from everturn.evaluations.online_evaluators import OnlineEvaluator
 from everturn.evaluations.records import EvaluationRequest, Look, Looked
 from everturn.evaluations.sampling import (
     HOUR_SECONDS,

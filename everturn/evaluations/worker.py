@@ -23,8 +23,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from everturn import names
 from everturn.evaluations.answer_search import THRIFTY, AnswerSearch, LookPace
 from everturn.evaluations.collector import EvaluationCollectorWorkflow
-from everturn.evaluations.evaluators import OnlineEvaluator
-from everturn.evaluations.judging import Judging
+from everturn.evaluations.judge_activity import Judging
+from everturn.evaluations.online_evaluators import OnlineEvaluator
 from everturn.evaluations.records import LookingStart
 from everturn.evaluations.reports import EvaluationReports
 from everturn.evaluations.sampling import collector_id, evaluations_queue

@@ -22,7 +22,7 @@ from everturn.state import State
 from everturn.temporal.ids import child_id
 from everturn.text.markdown import code, first_line, inline
 from everturn.truncation import shortened_reason
-from everturn.webhooks.workflow import Webhooks
+from everturn.webhooks.conversation_events import Webhooks
 from everturn.workflows.activity_results import ActivityResults
 from everturn.workflows.cancellation import send_signal, what_came_together
 from everturn.workflows.timeouts import sub_agent_options

@@ -42,12 +42,12 @@ from everturn.client.pollers import find_pollers
 from everturn.evaluations.worker import EvaluationHosting
 from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.heartbeats.profile_choice import profile_for
+from everturn.heartbeats.profile_interceptor import set_heartbeat_timeout
 from everturn.heartbeats.profiles import QUICK
 from everturn.heartbeats.throttle import ThrottledHeartbeats
-from everturn.heartbeats.timeouts import lost_after
 from everturn.live.configured_lane import lane_of
+from everturn.live.heartbeat_text import Streaming
 from everturn.live.live_addresses import announce_lane
-from everturn.live.reply_stream import Streaming
 from everturn.logs import get_logger, is_news
 from everturn.lost_workers.journal import Journal
 from everturn.lost_workers.poison_calls import LostTries
@@ -59,7 +59,7 @@ from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, in_words
 from everturn.text.iso_times import iso_time
 from everturn.tools.user_code import MOST_THREADS
-from everturn.webhooks.sending import WebhookSending
+from everturn.webhooks.delivery_attempts import WebhookSending
 from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
 from everturn.worker.known_messages import KnownMessages
@@ -190,7 +190,7 @@ class Hosting(Interceptor):
     def conversation_interceptors(self) -> Sequence[type[WorkflowInboundInterceptor]]:
         interceptors = [self.known_messages.interceptor]
         if self._profile is not QUICK:
-            interceptors.append(lost_after(self._profile.timeout, cancelled=self.heartbeats.hurry_run))
+            interceptors.append(set_heartbeat_timeout(self._profile.timeout, cancelled=self.heartbeats.hurry_run))
         if self._lane and "models" in self._roles:
             interceptors.append(announce_lane(self._lane))
         if self._roles != ALL:

@@ -13,7 +13,7 @@ from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
 from everturn.budgets.records import Terms, declared_budgets
 from everturn.errors import InvalidSetting
-from everturn.evaluations.evaluators import OnlineEvaluator, checked_evaluators
+from everturn.evaluations.online_evaluators import OnlineEvaluator, checked_evaluators
 from everturn.heartbeats.profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import check_hooks as checked_hooks

@@ -41,7 +41,7 @@ from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
 from everturn.temporal.worker_roles import polled_by
 from everturn.validation.spelling import known_options
-from everturn.webhooks.delivery import WebhookWorkflow
+from everturn.webhooks.delivery_workflow import WebhookWorkflow
 from everturn.worker import clashes
 from everturn.worker.config_warnings import DEFAULTS, warnings_of
 from everturn.worker.given_agents import Agents

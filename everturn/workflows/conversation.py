@@ -27,7 +27,7 @@ from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BY
 from everturn.state import State
 from everturn.subagents.workflow import SubAgents
 from everturn.truncation import short_status
-from everturn.webhooks.workflow import Webhooks
+from everturn.webhooks.conversation_events import Webhooks
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals

@@ -14,7 +14,7 @@ from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.validation.durations import countable
 
 HEARTBEAT_TIMEOUT = QUICK.timeout
-"""A worker that is silent for so long is lost, unless it sets a timeout of its own: `heartbeats/timeouts.py`."""
+"""A worker that is silent for so long is lost, unless it has another profile: `heartbeats/profile_interceptor.py`."""
 
 LONGEST_TURN = timedelta(hours=6)
 """A backstop. The activity keeps its agent's own, shorter Patience.turn_timeout."""

@@ -422,7 +422,7 @@ def in_a_quiet_world(
     draw = replace(Draw.of(1), **{**PLAIN, "bounds": bounds, "agent": agent})
     with lowered(draw), patch.object(model_turns, "ask", model), clock.world(1) as loop:
         world = World(draw, loop)
-        world._new_worker()
+        world.new_worker()
         loop.run_until_complete(live(world))
         world.forget()
         assert not world.server.violations

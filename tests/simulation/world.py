@@ -32,6 +32,7 @@ from tests.simulation.agents.mcp_servers import McpServers
 from tests.simulation.agents.model import SimulatedModel
 from tests.simulation.agents.reviewed import give_verdict
 from tests.simulation.chance import Chances
+from tests.simulation.faults import Faults
 from tests.simulation.machines.machines import Machine
 from tests.simulation.machines.workers import SimulatedWorker
 from tests.simulation.people.coincidences import Coincidences
@@ -74,9 +75,6 @@ LOW_BOUNDS = (
 )
 
 WATCHED = 0.4
-
-MOST_FAULTS = 25
-"""Of a world: then its workers are left alone."""
 
 WILD = 1_000_000
 """Worlds of this seed and above are each about something: see situations/. `make mutants` begins there."""
@@ -390,6 +388,7 @@ class World:
         self.settings = Settings(
             batch_seconds=gathering.choice((1.0, 20.0, 60.0)), batch_turns=gathering.choice((2, 500))
         )
+        self.faults = Faults(self)
         self.outcomes: dict[str, str] = {}
         self._names = 0
 
@@ -410,8 +409,8 @@ class World:
 
     async def live(self) -> None:
         for _ in range(self.draw.workers):
-            self._new_worker()
-        faults = self.loop.create_task(self._faults()) if self.draw.kills else None
+            self.new_worker()
+        faults = self.loop.create_task(self.faults.harm_workers()) if self.draw.kills else None
         life = self.loop.create_task(self._conversations())
         plugs = self.loop.create_task(self.mcp.live())
         try:
@@ -453,7 +452,7 @@ class World:
         watched = chance.random() < self.draw.watched
         watcher = self.loop.create_task(self.checks.watch(conversation, chance)) if watched else None
         caretaker = self.loop.create_task(self.people.look_after(conversation, self.draw.agent, keep_open=keep_open))
-        outages = self.loop.create_task(self._outages()) if self.draw.outages else None
+        outages = self.loop.create_task(self.faults.cut_connections()) if self.draw.outages else None
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 if watched:
@@ -490,7 +489,7 @@ class World:
 
     # ------------------------------------------------------------ workers
 
-    def _new_worker(self, version: str = "first") -> None:
+    def new_worker(self, version: str = "first") -> None:
         self._names += 1
         clocks = self.draw.clocks
         SimulatedWorker(
@@ -506,37 +505,6 @@ class World:
             settings=self.settings,
             wrong_by=self.chances.of("clocks").uniform(-clocks, clocks) if clocks else 0.0,
         ).start()
-
-    async def _faults(self) -> None:
-        chance = self.chances.of("faults")
-        for _ in range(MOST_FAULTS):
-            await asyncio.sleep(chance.expovariate(self.draw.kills / 60.0))
-            if not self.server.workers:
-                continue
-            worker = chance.choice(self.server.workers)
-            match chance.choice(("kill", "kill", "cut off", "stop")):
-                case "kill":
-                    worker.kill()
-                case "cut off":
-                    worker.cut_off(chance.choice((0.5, 4.0, 15.0)))
-                    continue
-                case _:
-                    await worker.stop(within=chance.choice((0.0, 1.0, 30.0)))
-            versions = ("first", "other") if self.draw.strangers else ("first", "later", "later", "other")
-            version = chance.choice(versions) if self.draw.deploys else "first"
-            away = self.draw.away
-            seconds = chance.choice((0.0, away / 3, away) if away else (0.0, 0.5, 8.0))
-            self.server.later(self._new_worker, version, seconds=seconds)
-        self._new_worker()  # whatever there is by now, somebody hosts the agent
-
-    async def _outages(self) -> None:
-        chance = random.Random(f"{self.draw.seed}/outages")
-        for _ in range(MOST_FAULTS):
-            await asyncio.sleep(chance.expovariate(self.draw.outages / 60.0))
-            seconds = chance.choice((0.5, 5.0, 20.0, 90.0))
-            self.server.leave(seconds)
-            await asyncio.sleep(seconds)
-            self.server.come_back()
 
     def where(self) -> str:
         """What goes on, for who looks for what is wrong."""

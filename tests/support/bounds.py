@@ -22,11 +22,11 @@ from everturn.calls import decision_problems
 from everturn.cli import completion, follow
 from everturn.client import client_base, erasure, messages, missing_worker
 from everturn.evaluations import collector as evaluation_collector
-from everturn.evaluations import judging
+from everturn.evaluations import judge_activity
 from everturn.evaluations import worker as evaluation_worker
 from everturn.heartbeats import heartbeat
 from everturn.history import fork_start, revival
-from everturn.live import live_text, text_server
+from everturn.live import lane_writer, text_server
 from everturn.lost_workers import poison_calls
 from everturn.providers import background, http, json_values
 from everturn.providers.rate_limits import limit_watch, rate_limiter
@@ -77,7 +77,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How often a worker with evaluators looks for answers, and how soon a failing evaluator is tried again.
     "look_pace": (evaluation_worker, "PACE"),
     "look_silence": (evaluation_collector, "SILENCE"),
-    "evaluator_delay_seconds": (judging, "FIRST_DELAY_SECONDS"),
+    "evaluator_delay_seconds": (judge_activity, "FIRST_DELAY_SECONDS"),
     # What it takes in.
     "remembered_ids": (carryover, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
@@ -135,7 +135,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "hurried": (timeouts, "HURRIED"),
     # How long a worker is silent until it is lost, and how often what it was lost in is tried.
     "heartbeat_timeout": (timeouts, "HEARTBEAT_TIMEOUT"),
-    "lane_again_seconds": (live_text, "AGAIN_SECONDS"),
+    "lane_again_seconds": (lane_writer, "RETRY_SECONDS"),
     # How long a reader of text over HTTP takes nothing, or asks for nothing, until it is let go.
     "live_look_seconds": (text_server, "LOOK_SECONDS"),
     "live_stalled_seconds": (text_server, "STALLED_SECONDS"),

@@ -26,16 +26,20 @@ HOUSES: dict[str, dict[str, str]] = {
     | dict.fromkeys(("calls", "interceptor", "moves", "spending"), "activities"),
     "evaluations": {"client": "client", "reports": "worker", "worker": "worker"}
     | dict.fromkeys(("collector", "workflow"), "workflows")
-    | dict.fromkeys(("answer_search", "judging"), "activities"),
-    "heartbeats": {"throttle": "worker", "timeouts": "worker"}
+    | dict.fromkeys(("answer_search", "judge_activity"), "activities"),
+    "heartbeats": {"profile_interceptor": "worker", "throttle": "worker"}
     | dict.fromkeys(("core_heartbeats", "heartbeat", "steady_beats", "task_intake"), "activities"),
     "live": {"live_activities": "client", "live_addresses": "worker"}
-    | dict.fromkeys(("live_text", "reply_stream"), "activities"),
+    | dict.fromkeys(("heartbeat_text", "lane_writer"), "activities"),
     "lost_workers": dict.fromkeys(("free_sticky_queue", "journal", "poison_calls"), "activities"),
     "providers": {"rate_limits.limit_watch": "worker", "rate_limits.turn_waits": "activities"},
     "reviews": {"reviewer": "tools", "verdicts": "activities"},
     "subagents": {"workflow": "workflows"} | dict.fromkeys(("at_work", "events", "followed"), "client"),
-    "webhooks": {"delivery": "workflows", "sending": "activities", "workflow": "workflows"},
+    "webhooks": {
+        "conversation_events": "workflows",
+        "delivery_attempts": "activities",
+        "delivery_workflow": "workflows",
+    },
 }
 """The folders of features that reach through all layers, and which of their modules are part of which layer."""
 

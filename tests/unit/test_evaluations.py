@@ -17,7 +17,7 @@ from everturn.errors import InvalidSetting
 from everturn.evals import AnsweredCall, Evaluated, JudgedAnswer, OnlineEvaluator
 from everturn.evaluations import answer_search
 from everturn.evaluations.answer_search import AnswerSearch, LookPace
-from everturn.evaluations.evaluators import InvalidResult, checked_evaluators, read_evaluated, results_of
+from everturn.evaluations.online_evaluators import InvalidResult, checked_evaluators, read_evaluated, results_of
 from everturn.evaluations.records import Look
 from everturn.evaluations.sampling import (
     HOUR_SECONDS,

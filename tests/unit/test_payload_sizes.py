@@ -109,7 +109,7 @@ from everturn.temporal.ids import known_id
 from everturn.tenants.metadata import Labelled
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words
-from everturn.webhooks.workflow import MOST_AGENTS, fitting_data
+from everturn.webhooks.conversation_events import MOST_AGENTS, fitting_data
 from everturn.worker.given_agents import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages

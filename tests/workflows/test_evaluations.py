@@ -185,7 +185,7 @@ from datetime import timedelta
 from pathlib import Path
 from everturn import Agent, Client, Model, Worker
 from everturn.evaluations import answer_search
-from everturn.evaluations import judging
+from everturn.evaluations import judge_activity
 from everturn.evaluations.answer_search import LookPace
 {bounds}
 
@@ -213,11 +213,11 @@ if dies == "looking":
         die()
     answer_search.AnswerSearch._start_evaluation = start_one
 if dies == "reporting":
-    judge = judging._judge_answer
+    judge = judge_activity._judge_answer
     async def judge_and_die(*given):
         await judge(*given)
         die()
-    judging._judge_answer = judge_and_die
+    judge_activity._judge_answer = judge_and_die
 
 async def main():
     client = await Client.connect(address, task_queue=task_queue)

@@ -27,7 +27,7 @@ from everturn.errors import InvalidSetting
 from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats
 from everturn.heartbeats.profile_choice import profile_for
 from everturn.heartbeats.profiles import QUICK, THRIFTY
-from everturn.live.reply_stream import ReplyStream
+from everturn.live.heartbeat_text import HeartbeatText
 from everturn.lost_workers.journal import Journal
 from everturn.providers import Delta
 from everturn.testing import ScriptedModel, call, slow
@@ -103,7 +103,7 @@ async def test_neither_text_nor_progress_makes_a_thrifty_activity_beat_sooner() 
         env.on_heartbeat = lambda *details: beats.append(details)
         beat = Heartbeat(b"token", asyncio.get_running_loop(), interval=THRIFTY.interval_seconds)
         beat.start()
-        said = ReplyStream(beat, attempt=1, every=None)
+        said = HeartbeatText(beat, attempt=1, every=None)
         for word in ("one ", "two "):
             said.take_delta(Delta("text", word))
             beat.report_progress({"done": word})

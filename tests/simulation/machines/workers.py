@@ -37,7 +37,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.batching.sending import BatchSending
 from everturn.batching.turns import BatchedTurns
 from everturn.heartbeats.heartbeat import Heartbeats
-from everturn.live.reply_stream import Streaming
+from everturn.live.heartbeat_text import Streaming
 from everturn.lost_workers.journal import Journal
 from everturn.lost_workers.poison_calls import LostTries
 from everturn.settings import Settings

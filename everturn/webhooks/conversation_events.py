@@ -1,5 +1,6 @@
-"""Has webhooks told what becomes of a conversation. Each message begins a delivery of its own, by a local activity in
-the workflow task that it is about: one event of the history, and nothing can come in between."""
+"""Which events of a conversation webhooks are told, and what of them. Each message begins a delivery of its
+own, by a local activity in the workflow task that it is about: one event of the history, and nothing can come in
+between."""
 
 from __future__ import annotations
 

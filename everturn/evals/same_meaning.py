@@ -1,4 +1,4 @@
-"""A model that says whether two answers mean the same."""
+"""Asks a model whether two answers, of a rerun and of before, mean the same."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ from temporalio import activity
 from everturn.heartbeats.details import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
 from everturn.heartbeats.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.live.lane import Lane
-from everturn.live.live_text import LiveText, live_text
+from everturn.live.lane_writer import LaneWriter, lane_writer_for
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
 from everturn.sizes import MAX_STREAMED_BYTES, RECENT_BYTES
 
 
-class ReplyStream:
+class HeartbeatText:
     """The text and thoughts of one attempt. `every`: seconds between two beats; the first comes at once. None if
     the ordinary beats are enough. Such a beat holds `recent_bytes`; every INTERVAL_SECONDS, one holds `max_bytes`, for
     clients that come late. `lane`: where the text goes beside the beats."""
@@ -40,7 +40,7 @@ class ReplyStream:
         every: float | None,
         recent_bytes: int = RECENT_BYTES,
         max_bytes: int = MAX_STREAMED_BYTES,
-        lane: LiveText | None = None,
+        lane: LaneWriter | None = None,
     ) -> None:
         self._beat = beat
         self._lane = lane
@@ -149,9 +149,9 @@ class Streaming:
 
     def begin_stream(
         self, beat: Heartbeat, request: ModelRequest, *, cost: Callable[[Usage], float | None]
-    ) -> ReplyStream:
+    ) -> HeartbeatText:
         """The stream of the turn that runs here."""
-        lane = live_text(self.lane, request) if self.lane and request.stream else None
+        lane = lane_writer_for(self.lane, request) if self.lane and request.stream else None
         every = self.seconds if request.stream else None
         attempt = activity.info().attempt
-        return ReplyStream(beat, attempt=attempt, turn=request.turn, cost=cost, every=every, lane=lane)
+        return HeartbeatText(beat, attempt=attempt, turn=request.turn, cost=cost, every=every, lane=lane)

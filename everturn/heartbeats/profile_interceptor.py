@@ -1,5 +1,5 @@
-"""For a worker that sends heartbeats rarely: it sets its own heartbeat timeout for the activities that its
-conversations schedule, and a cancellation need not wait for the next heartbeat.
+"""For a worker with another heartbeat profile than the usual one: it sets its own heartbeat timeout for the
+activities that its conversations schedule, and a cancellation need not wait for the next heartbeat.
 
 The timeout is not part of the conversation's input: a conversation goes on, however its workers are set. A replay does
 not compare the timeout.
@@ -20,7 +20,7 @@ from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, Wo
 from everturn import names
 
 
-def lost_after(timeout: timedelta, *, cancelled: Callable[[str], None]) -> type[WorkflowInboundInterceptor]:
+def set_heartbeat_timeout(timeout: timedelta, *, cancelled: Callable[[str], None]) -> type[WorkflowInboundInterceptor]:
     """A class for the SDK, which makes one instance for each conversation in memory. It sets `timeout` for everturn's
     activities. If one is to be cancelled, it calls `cancelled` with the run's ID, in a thread of the workflow task: an
     activity learns of its cancellation only with a heartbeat."""

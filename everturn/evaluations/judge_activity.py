@@ -1,5 +1,5 @@
-"""Has an evaluator judge an answer, within its time. Its errors are tried again, and then become a judgement that says
-so; what its models cost is counted here, and not with the conversation."""
+"""The activity that has an evaluator judge an answer, within its time. Its errors are tried again, and then become
+a judgement that says so; what its models cost is counted here, and not with the conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.errors import ConversationError, ProviderError
 from everturn.evaluations.answers import JudgedAnswer
-from everturn.evaluations.evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
+from everturn.evaluations.online_evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
 from everturn.evaluations.records import EvaluationRequest, Judgement, SpentBefore
 from everturn.evaluations.spending import EvaluatorSpending, counted_spending
 from everturn.heartbeats.steady_beats import keep_beating

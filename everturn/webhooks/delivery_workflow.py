@@ -1,4 +1,5 @@
-"""The delivery of one message to a webhook: a workflow of its own, so that no conversation waits for a receiver."""
+"""The delivery of one message to a webhook: a workflow of its own, so that no conversation waits for a receiver. Its
+attempts: `delivery_attempts.py`."""
 
 from __future__ import annotations
 

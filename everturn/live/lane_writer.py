@@ -18,7 +18,7 @@ from everturn.logs import get_logger
 from everturn.payloads import ModelRequest
 from everturn.records import TextKind
 
-AGAIN_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
 """How soon a write comes after one that failed. It takes what came meanwhile, up to MAX_UNWRITTEN_CHARS."""
 
 MAX_UNWRITTEN_CHARS: Final = 200_000
@@ -33,15 +33,15 @@ _writing: set[asyncio.Task[None]] = set()
 """Keeps the tasks alive: the event loop holds them weakly."""
 
 
-def live_text(lane: Lane, request: ModelRequest) -> LiveText:
-    """The live text of the try that runs here."""
+def lane_writer_for(lane: Lane, request: ModelRequest) -> LaneWriter:
+    """Writes the text of the try that runs here."""
     info = activity.info()
     key = TurnKey(info.namespace, info.workflow_run_id or "", info.activity_id)
-    return LiveText(lane, key, turn=request.turn, attempt=info.attempt, announced=request.live_at)
+    return LaneWriter(lane, key, turn=request.turn, attempt=info.attempt, announced=request.live_at)
 
 
-class LiveText:
-    """The live text of one try of a turn."""
+class LaneWriter:
+    """Writes the text of one try of a turn."""
 
     def __init__(self, lane: Lane, key: TurnKey, *, turn: int, attempt: int, announced: LiveAt | None = None) -> None:
         self._lane = lane
@@ -108,7 +108,7 @@ class LiveText:
                 if chars_of(self._new) > MAX_UNWRITTEN_CHARS:
                     self._at += chars_of(self._new)  # a gap: whoever follows waits for the reply
                     self._new = []
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _as_streamed(self, pieces: list[Piece]) -> Streamed:
         return Streamed(turn=self._turn, attempt=self._attempt, every=0.0, at=self._at, pieces=tuple(pieces))

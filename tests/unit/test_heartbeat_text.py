@@ -14,28 +14,28 @@ from temporalio.testing import ActivityEnvironment
 from everturn.heartbeats import heartbeat
 from everturn.heartbeats.details import SeenReply, Streamed, chars_of, last_bytes
 from everturn.heartbeats.heartbeat import Heartbeat
-from everturn.live.reply_stream import ReplyStream
+from everturn.live.heartbeat_text import HeartbeatText
 from everturn.providers import Delta
 from everturn.sizes import MAX_STREAMED_BYTES, RECENT_BYTES, size_of
 
 
-def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **bounds: int) -> ReplyStream:
-    return ReplyStream(Heartbeat(b"token", loop), attempt=1, every=every, **bounds)
+def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **bounds: int) -> HeartbeatText:
+    return HeartbeatText(Heartbeat(b"token", loop), attempt=1, every=every, **bounds)
 
 
 @pytest.fixture
-async def said() -> ReplyStream:
+async def said() -> HeartbeatText:
     return speaking(asyncio.get_running_loop())
 
 
-async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(said: ReplyStream) -> None:
+async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(said: HeartbeatText) -> None:
     for kind, text in (("thinking", "a"), ("thinking", "b"), ("text", "c"), ("text", "d"), ("thinking", "e")):
         said.take_delta(Delta(kind, text))  # type: ignore[arg-type]
     expected = (("thinking", "ab"), ("text", "cd"), ("thinking", "e"))
     assert said.next_streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
 
 
-async def test_who_has_said_nothing_beats_as_ever(said: ReplyStream) -> None:
+async def test_who_has_said_nothing_beats_as_ever(said: HeartbeatText) -> None:
     assert said.next_streamed() is None
     assert said._beat.details == ()
 
@@ -110,7 +110,7 @@ async def test_the_first_words_are_beaten_out_at_once_and_the_next_at_the_pace(e
         env.on_heartbeat = lambda *details: heartbeats.append((loop.time(), details[1].pieces[0][1]))
         own = Heartbeat(b"token", loop)
         own.start()
-        spoken = ReplyStream(own, attempt=1, every=every)
+        spoken = HeartbeatText(own, attempt=1, every=every)
         until = loop.time() + 0.28
         while loop.time() < until:
             spoken.take_delta(Delta("text", "x"))

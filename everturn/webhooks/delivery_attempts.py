@@ -1,4 +1,5 @@
-"""Sends messages to webhooks: a delivery begins within its conversation's workflow task, and then tries on its own."""
+"""The attempts to send a message to a webhook: each signs it, and says whether and when the next one comes. A delivery
+begins within its conversation's workflow task, and then tries on its own."""
 
 from __future__ import annotations
 
