@@ -324,6 +324,7 @@ class ModelTurns:
         return None if turn.hooks.is_stopped else question
 
     def _make_question(self, turn: Turn, messages: Sequence[Message]) -> Request:
+        """What the provider is asked. A `request`, in this module, is what the workflow asks of the worker."""
         try:
             model = turn.model
         except ConfigError as error:

@@ -203,12 +203,12 @@ def _refuse_all(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]
     return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
 
 
-async def _plan_call(reply: _ReplyFacts, call: ToolCall, context: ToolContext) -> PlannedCall:
-    agent = reply.agent
-    hidden = reply.hooks.hidden if reply.hooks else frozenset[str]()
+async def _plan_call(facts: _ReplyFacts, call: ToolCall, context: ToolContext) -> PlannedCall:
+    agent = facts.agent
+    hidden = facts.hooks.hidden if facts.hooks else frozenset[str]()
     tool = None if call.name in hidden else agent.tool(call.name)
     if agent.loop == "manual":
-        return await _plan_manual(reply, tool, call, context)
+        return await _plan_manual(facts, tool, call, context)
     if tool is None:
         known = ", ".join(name for name in agent.callable_tools if name not in hidden) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
@@ -221,25 +221,25 @@ async def _plan_call(reply: _ReplyFacts, call: ToolCall, context: ToolContext) -
     if call.unparsed is not None:
         return RefuseCall(call_id=call.call_id, text=_unreadable_text(call.name, call.unparsed))
     try:
-        if not reply.careful:
+        if not facts.careful:
             await tool.checked(call.arguments, context)
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
-    verdict = await _ask_hooks(reply, tool, call, context)
+    verdict = await _ask_hooks(facts, tool, call, context)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
         return await _plan_result(agent, verdict, verdict.result, context)
-    return await _plan_run(reply, tool, verdict, context)
+    return await _plan_run(facts, tool, verdict, context)
 
 
-async def _ask_hooks(reply: _ReplyFacts, tool: Tool, call: ToolCall, context: ToolContext) -> CallVerdict:
+async def _ask_hooks(facts: _ReplyFacts, tool: Tool, call: ToolCall, context: ToolContext) -> CallVerdict:
     """What hooks say of a call whose arguments fit."""
-    if reply.hooks is None or not any(hooks_at(reply.agent, "before_tool", tool=tool.name)):
+    if facts.hooks is None or not any(hooks_at(facts.agent, "before_tool", tool=tool.name)):
         return CallVerdict(call)
-    if reply.careful:
+    if facts.careful:
         return CallVerdict(call, asks="its hooks did not run because workers were lost with this reply", failed=True)
-    return await reply.hooks.before_tool(call, tool, context)
+    return await facts.hooks.before_tool(call, tool, context)
 
 
 async def _plan_result(agent: Agent, verdict: CallVerdict, given: ToolResult, context: ToolContext) -> UseResult:
@@ -261,11 +261,11 @@ def _guards_of(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
     }
 
 
-async def _gate_of(reply: _ReplyFacts, tool: Tool, verdict: CallVerdict, context: ToolContext) -> dict[str, Any]:
+async def _gate_of(facts: _ReplyFacts, tool: Tool, verdict: CallVerdict, context: ToolContext) -> dict[str, Any]:
     """What stands before the call, whatever runs it: the fields of a GatedPlan."""
     call = verdict.call
-    careful = reply.careful
-    guards = _guards_of(reply.agent, verdict)
+    careful = facts.careful
+    guards = _guards_of(facts.agent, verdict)
     doubts = ""
     if tool.provider_tool:
         doubts = _doubts_of_provider(call)
@@ -275,12 +275,12 @@ async def _gate_of(reply: _ReplyFacts, tool: Tool, verdict: CallVerdict, context
         needs_person = not doubts and await _needs_decision(tool, call, context)
     review: Review | None = None
     if needs_person and not (verdict.asks or doubts or careful):  # what others want a person to see, no model decides
-        review = await reply.reviews.review_of(tool, call)
+        review = await facts.reviews.review_of(tool, call)
     cause = verdict.asks or doubts or (f"{tool.name} needs approval" if needs_person else None)
     return guards | {
         "review": review,
-        **_asked_with(cause, tool, call, ruled=reply.ruled),
-        "expiry": _expiry_of(reply.agent),
+        **_asked_with(cause, tool, call, ruled=facts.ruled),
+        "expiry": _expiry_of(facts.agent),
         "only_person": guards["only_person"] or careful,
     }
 
@@ -296,22 +296,22 @@ def _asked_with(cause: str | None, tool: Tool | None, call: ToolCall, *, ruled: 
     return {"defaults": words}
 
 
-async def _plan_manual(reply: _ReplyFacts, tool: Tool | None, call: ToolCall, context: ToolContext) -> PlannedCall:
+async def _plan_manual(facts: _ReplyFacts, tool: Tool | None, call: ToolCall, context: ToolContext) -> PlannedCall:
     """With a manual loop, whoever answers decides on approvals, and gets every call as it is. Hooks see those that they
     can see; for others, a person is asked in their place."""
-    agent = reply.agent
+    agent = facts.agent
     verdict = CallVerdict(call)
-    if reply.hooks and any(hooks_at(agent, "before_tool", tool=call.name)):
+    if facts.hooks and any(hooks_at(agent, "before_tool", tool=call.name)):
         problem = "" if tool else "there is no such tool"
         try:
-            if tool and not reply.careful:
+            if tool and not facts.careful:
                 await tool.checked(call.arguments, context)
         except InvalidArguments as error:
             problem = str(error)
         if tool is None or problem:
             verdict = CallVerdict(call, asks=f"its hooks can't see it: {problem}", failed=True)
         else:
-            verdict = await _ask_hooks(reply, tool, call, context)
+            verdict = await _ask_hooks(facts, tool, call, context)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
@@ -319,17 +319,17 @@ async def _plan_manual(reply: _ReplyFacts, tool: Tool | None, call: ToolCall, co
     return AwaitAnswer(
         **_guards_of(agent, verdict),
         why=f"the loop is manual: send {call.name}'s result as the answer",
-        **_asked_with(verdict.asks, tool, verdict.call, ruled=reply.ruled),
+        **_asked_with(verdict.asks, tool, verdict.call, ruled=facts.ruled),
         expiry=_answer_expiry(agent, tool),
         approval_expiry=_expiry_of(agent),
     )
 
 
-async def _plan_run(reply: _ReplyFacts, tool: Tool, verdict: CallVerdict, context: ToolContext) -> PlannedCall:
-    agent = reply.agent
-    careful = reply.careful
+async def _plan_run(facts: _ReplyFacts, tool: Tool, verdict: CallVerdict, context: ToolContext) -> PlannedCall:
+    agent = facts.agent
+    careful = facts.careful
     call = verdict.call
-    gate = await _gate_of(reply, tool, verdict, context)
+    gate = await _gate_of(facts, tool, verdict, context)
     if tool.runs_on == "client":
         question = question_of(tool, call.arguments)
         outside = gate | {"approval_expiry": gate["expiry"], "expiry": _answer_expiry(agent, tool)}
@@ -351,7 +351,7 @@ async def _plan_run(reply: _ReplyFacts, tool: Tool, verdict: CallVerdict, contex
         "patience": tool.patience.total_seconds(),
     }
     if tool.is_function:
-        hurried = not careful and tool.local is not True and reply.times.runs_hurried(agent, tool)
+        hurried = not careful and tool.local is not True and facts.times.runs_hurried(agent, tool)
         return RunTool(
             **run,
             activity=agent.activity_prefix and agent.activity_prefix + tool.name,
@@ -365,7 +365,7 @@ async def _plan_run(reply: _ReplyFacts, tool: Tool, verdict: CallVerdict, contex
             typed_input = await _typed_input(tool, call, context, careful=careful)
         if isinstance(typed_input, RefuseCall):
             return typed_input
-        return await plan_handover(agent, handoff, run | {"input": typed_input}, reply.before, context, careful=careful)
+        return await plan_handover(agent, handoff, run | {"input": typed_input}, facts.before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
 

@@ -122,23 +122,26 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: On
 
     Raises InvalidModel, InvalidSetting and every kind of ProviderError; none of their messages holds the key.
     """
-    it = prepare_request(request)
+    prepared = prepare_request(request)
     try:
-        return await _send_prepared(it, request, on_delta=on_delta, on_start=on_start)
+        return await _send_prepared(prepared, request, on_delta=on_delta, on_start=on_start)
     except ProviderError as error:
         again = prepare_request(request, most_output_tokens=error.most_output_tokens)
         # It was refused, and cost nothing.
-        if error.most_output_tokens is None or again.content == it.content:
+        if error.most_output_tokens is None or again.content == prepared.content:
             raise
         return await _send_prepared(again, request, on_delta=on_delta, on_start=on_start)
 
 
 async def _send_prepared(
-    it: Prepared, request: Request, *, on_delta: OnDelta | None, on_start: OnStart | None
+    prepared: Prepared, request: Request, *, on_delta: OnDelta | None, on_start: OnStart | None
 ) -> Reply:
-    with explain_errors(it.endpoint), lend_client() as client:
-        async with open_answer(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
-            return await _read_reply(answer, request, it.protocol, it.endpoint, on_delta=on_delta, on_start=on_start)
+    endpoint = prepared.endpoint
+    with explain_errors(endpoint), lend_client() as client:
+        async with open_answer(
+            client, "POST", prepared.url, content=prepared.content, headers=prepared.headers
+        ) as answer:
+            return await _read_reply(answer, request, prepared.protocol, endpoint, on_delta=on_delta, on_start=on_start)
 
 
 def _extra_headers(given: object) -> dict[str, str]:

@@ -50,8 +50,8 @@ class Commands:
         self.approvals = approvals
         self.stream = state.start.stream
         """A client follows the text as it is written."""
-        self._turn: asyncio.Task[str | None] | None = None
-        """The current answer, from a message to its final reply."""
+        self._answering: asyncio.Task[str | None] | None = None
+        """The task that gives the current answer, from a message to its final reply."""
         self._tracing = tracing
         self._on_change = on_change
         self.handlers = Handlers(self, listeners)
@@ -70,11 +70,11 @@ class Commands:
         """Whether another run can continue from this state."""
         return not self.state.closing and not self.handlers.lost
 
-    def begin_answering(self, turn: asyncio.Task[str | None]) -> None:
+    def begin_answering(self, answering: asyncio.Task[str | None]) -> None:
         """An answer begins. One that the run before began may have been cancelled before it could be taken up."""
-        self._turn = turn
+        self._answering = answering
         if self.state.answering and self.state.cancelled:
-            turn.cancel()
+            answering.cancel()
         else:
             self.state.begin_answer()
 
@@ -216,8 +216,8 @@ class Commands:
         self.holds.freed = names.CANCEL_TURN, control.by
         self.state.cancel(control)
         self._show_if_it_runs_on()
-        if self._turn:
-            self._turn.cancel()
+        if self._answering:  # what people call a turn goes until the final reply
+            self._answering.cancel()
         return {"state": self.state.name}
 
     def _close(self, control: Control) -> dict[str, Any]:

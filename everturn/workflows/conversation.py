@@ -165,16 +165,16 @@ class ConversationWorkflow:
     async def _answer_messages(self) -> str | None:
         """Answers all messages. Returns the limit that ended the conversation; None if no limit did."""
         while await self._next_message():
-            reply = self._open_reply
+            open_reply = self._open_reply
             self._open_reply = None
-            turn = asyncio.create_task(self._take_turns(reply))
-            self._commands.begin_answering(turn)
+            answering = asyncio.create_task(self._take_turns(open_reply))
+            self._commands.begin_answering(answering)
             self._tracing.begin_answer()
             try:
-                if limit := await turn:
+                if limit := await answering:
                     return limit
             except (asyncio.CancelledError, ActivityError) as error:
-                # A person cancelled the turn; or somebody cancelled the workflow, and then we have to end.
+                # A person cancelled the answer; or somebody cancelled the workflow, and then we have to end.
                 if not (self._state.cancelled and is_cancelled_exception(error)):
                     raise
                 self._cut_short(self._state.cancelled)
@@ -251,7 +251,7 @@ class ConversationWorkflow:
                 state.begin_turn(limit=None, messages=0)
             else:
                 limit = state.limit_reached(workflow.time())
-                state.begin_turn(limit=limit, messages=sent_messages.waiting_messages(state))
+                state.begin_turn(limit=limit, messages=sent_messages.how_many_waiting_fit(state))
                 state.unseen.note_in_events()
             self._show_state()
             try:

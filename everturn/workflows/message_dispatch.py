@@ -117,8 +117,8 @@ class Handlers:
         return command
 
     def take_signal(self, name: str, inputs: tuple[Any, ...]) -> None:
-        if on_signal := self._listeners.get(name):
-            on_signal(*inputs)
+        if listener := self._listeners.get(name):
+            listener(*inputs)
         elif command := self._owner.find_type(name):
             self._take_command(name, command, inputs)
         else:
@@ -138,12 +138,12 @@ class Handlers:
             else:
                 command.take(self._owner, payload)
 
-        def take_late(late: str) -> None:
+        def take_late(problem: str) -> None:
             if payload is not None:
-                take_or_ignore(late or command.objection(self._owner, payload))
+                take_or_ignore(problem or command.objection(self._owner, payload))
 
-        may_wait = command.hold
-        if payload is None or problem is None or may_wait is None or not may_wait(self._owner, payload, take_late):
+        hold = command.hold
+        if payload is None or problem is None or hold is None or not hold(self._owner, payload, take_late):
             take_or_ignore(problem)
 
     def _check_input(self, command: CommandType, inputs: tuple[Any, ...]) -> tuple[Any, str | None]:

@@ -49,7 +49,7 @@ def next_request(state: State, *, summarise: bool) -> ModelRequest:
     )
 
 
-def waiting_messages(state: State) -> int:
+def how_many_waiting_fit(state: State) -> int:
     """How many messages of the inbox fit into one model turn's payload: at least one, if there is any."""
     return max(1, how_many_fit(state.inbox.messages, MAX_INBOX_BYTES))
 
