@@ -30,6 +30,7 @@ OPTIONS = {option for parameter in typer.main.get_command(app).params for option
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 VARIABLES = {PREFIX + name.upper() for name in Settings.model_fields}
+TEMPORAL = str(Path(sys.executable).parent / "temporal")
 OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "openssl", "pytest", "source", "tcld"}
 """Commands that are not ours to check."""
 
@@ -84,7 +85,9 @@ def check_command(words: list[str]) -> None:
                 check_variable(one.partition("=")[0])
         case ["temporal", *rest]:
             path = tuple(itertools.takewhile(lambda word: not word.startswith("-"), rest))
-            assert {word for word in rest if re.match("--[a-z]", word)} <= _temporal_options(path)
+            given = {word for word in rest if re.match("--[a-z]", word)}
+            assert given <= _temporal_options(path)
+            assert _required_by_temporal(path) <= given
         case [name, *_]:
             assert name in OTHERS
 
@@ -96,11 +99,21 @@ def check_variable(name: str) -> None:
 @functools.cache
 def _temporal_options(path: tuple[str, ...]) -> set[str]:
     """What Temporal's own command says it takes."""
-    program = str(Path(sys.executable).parent / "temporal")
-    shown = subprocess.run([program, *path, "--help"], capture_output=True, text=True, check=True).stdout
+    everywhere = subprocess.run([TEMPORAL, "options"], capture_output=True, text=True, check=True)
+    return set(re.findall(r"--[a-z-]+", _temporal_help(path) + everywhere.stdout + everywhere.stderr))
+
+
+@functools.cache
+def _temporal_help(path: tuple[str, ...]) -> str:
+    shown = subprocess.run([TEMPORAL, *path, "--help"], capture_output=True, text=True, check=True).stdout
     assert f"temporal {' '.join(path)} [" in shown
-    everywhere = subprocess.run([program, "options"], capture_output=True, text=True, check=True)
-    return set(re.findall(r"--[a-z-]+", shown + everywhere.stdout + everywhere.stderr))
+    return shown
+
+
+def _required_by_temporal(path: tuple[str, ...]) -> set[str]:
+    """The options without which the command only prints its help: their description ends so."""
+    options = re.split(r"\n +(?=(?:-\w, )?--[a-z])", _temporal_help(path).partition("\nFlags:")[2])
+    return {re.search("--[a-z-]+", option)[0] for option in options if " ".join(option.split()).endswith("Required.")}  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("block", "line"), LINES, ids=lambda value: value if isinstance(value, str) else "")

@@ -161,7 +161,7 @@ def _try_again(
     if not spend(delay, webhook.patience):
         return _give_up(f"{cause} (tried {attempt} times, for {webhook.patience}).", message)
     seconds = round(delay.total_seconds())
-    _log.warning("webhook.retried", type=message.type, host=webhook.host_name, problem=problem, seconds=seconds)
+    _log.warning("webhook.retried", **_log_fields(message), host=webhook.host_name, problem=problem, seconds=seconds)
     return ApplicationError(
         f"{cause}.", type=names.WEBHOOK_FAILED, next_retry_delay=delay, category=ApplicationErrorCategory.BENIGN
     )
@@ -175,8 +175,12 @@ def _delay_after(attempt: int) -> timedelta:
 
 def _give_up(cause: str, message: WebhookMessage) -> ApplicationError:
     """The message is given up. Its conversation does not mind."""
-    conversation = message.data.get("conversation_id")
-    _log.error("webhook.given_up", type=message.type, conversation=conversation, cause=cause, webhook_id=message.id)
+    _log.error("webhook.given_up", **_log_fields(message), cause=cause)
     return ApplicationError(
         cause, type=names.WEBHOOK_FAILED, non_retryable=True, category=ApplicationErrorCategory.BENIGN
     )
+
+
+def _log_fields(message: WebhookMessage) -> dict[str, object]:
+    """The conversation that the message is about, in place of the delivery, which the log would name else."""
+    return {"type": message.type, "conversation": message.data.get("conversation_id"), "webhook_id": message.id}

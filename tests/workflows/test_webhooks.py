@@ -176,16 +176,17 @@ async def test_a_limit_is_an_end_and_what_the_receiver_refuses_is_final_and_harm
 
 
 async def test_a_worker_that_is_killed_while_it_tries_is_followed_by_another_with_the_same_message(
-    client: Client, scripted: Scripted, receiver: Receiver
+    client: Client, scripted: Scripted, receiver: Receiver, tmp_path: Path
 ) -> None:
     address = client.temporal.service_client.config.target_host
+    log = tmp_path / "log"
     command = [sys.executable, "-c", WORKER, address, client.task_queue, scripted(["Hello."]).base_url]
     command.append(f"{receiver.base_url}/hook")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     receiver.answers = [500]
-    with subprocess.Popen(command, env=environment) as first:
+    with log.open("w") as errors, subprocess.Popen(command, env=environment, stderr=errors) as first:
         conversation = await client.start("clerk", "Hi")
-        await eventually(lambda: receiver.tries)
+        await eventually(lambda: f"webhook.retried conversation={conversation.id!r}" in log.read_text())
         first.kill()
     assert (await conversation.outcome()).text == "Hello."
     with subprocess.Popen(command, env=environment) as second:
