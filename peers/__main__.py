@@ -36,8 +36,8 @@ the spot.
 **right**: all of it worked as it should. **differs**: it does not, and the row says why. **not installed**: it could
 not be tried here.
 
-Not tried by this command so far: SGLang and Ollama (what is known of them is from their source, their threads and
-recordings); pages in a real browser (React runs in jsdom here).
+Not tried by this command so far: SGLang (what is known of it is from its source, its threads and recordings); pages in
+a real browser (React runs in jsdom here).
 """
 
 

@@ -94,6 +94,23 @@ class Bench:
         self._ran([self.program("npm"), "install", "--silent", "--no-audit", "--no-fund", *wanted], seconds, folder)
         return folder
 
+    def sources(self, python: Path, package: str, seconds: float = 300) -> Path:
+        """The folder of a package's source distribution (`name==1.2.3`) from PyPI."""
+        target = self.folder / f"sources-{sum(1 for _ in self.folder.iterdir())}"
+        download = [str(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        self._ran([*download, "--no-binary", ":all:", "--dest", str(target), package], seconds)
+        (archive,) = target.iterdir()
+        shutil.unpack_archive(archive, target, filter="data")
+        return target / archive.name.removesuffix(".tar.gz")
+
+    def go(self, module: str, environ: Mapping[str, str], seconds: float = 3000) -> Path:
+        """The program of a Go module (`path@v1.2.3`), built here: quick only if Go's cache has its parts."""
+        target = self.folder / f"go-{sum(1 for _ in self.folder.iterdir())}"
+        quick = {"GOBIN": str(target), "CGO_CFLAGS": "-O1", "CGO_CXXFLAGS": "-O1"}
+        self._ran([self.program("go"), "install", "-p", "1", module], seconds, environ={**environ, **quick})
+        (program,) = target.iterdir()
+        return program
+
     def program(self, name: str) -> str:
         """The path of a program of this machine."""
         if path := shutil.which(name):
@@ -147,9 +164,14 @@ class Bench:
             except subprocess.TimeoutExpired:
                 process.kill()
 
-    def _ran(self, command: list[str], seconds: float, folder: Path | None = None) -> None:
+    def _ran(
+        self, command: list[str], seconds: float, folder: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        variables = {**os.environ, **(environ or {})}
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False)
+            done = subprocess.run(
+                command, cwd=folder, env=variables, capture_output=True, text=True, timeout=seconds, check=False
+            )
         except subprocess.TimeoutExpired:
             raise NotInstalled(f"installing it took longer than {seconds:g} s") from None
         if done.returncode:

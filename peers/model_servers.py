@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from pathlib import Path
 import httpx
 
 from everturn import Image, Message, Model, ModelSettings, Text, generate
-from everturn.errors import ContextTooLong, RequestRefused
+from everturn.errors import ContextTooLong, InvalidReply, RequestRefused
+from everturn.records import Thinking
 from peers.bench import HOST, Bench, NotInstalled, free_port
 from peers.questions import PIXEL, Weather, ask_with_a_call, error_of, get_weather, set_keys
 
@@ -277,8 +279,74 @@ QUESTIONS = {
 # ---------------------------------------------------------------- Ollama
 
 
+OLLAMA = "github.com/ollama/ollama@v0.17.4"
+"""The newest that Go's module proxy has. Later ones take llama.cpp from GitHub while CMake builds them."""
+OLLAMA_HEADERS = "llama-cpp-python==0.3.36"
+"""Go modules leave folders named `vendor` out; PyPI's sources of llama.cpp have the three headers that were in it."""
+OLLAMA_DIFFERS = {
+    "a picture for a text model is refused for good": "the model reads the words [img-0] in its place",
+    "a prompt that is too long": "it leaves the oldest messages and tokens out, and answers",
+    "Responses, whole: a text, and then a call": "it leaves the text out",
+    "Responses, whole: a reply that it breaks off is no whole one": "it says 'completed', and counts no tokens",
+}
+
+
 async def _ollama(bench: Bench) -> None:
-    raise NotInstalled(
-        "no package of PyPI, npm or Debian has it, and its Go module alone runs no model: "
-        "its CMake build downloads llama.cpp from GitHub"
-    )
+    python, port = bench.python("gguf==0.19.0"), free_port()
+    headers = bench.sources(python, OLLAMA_HEADERS) / "vendor" / "llama.cpp" / "vendor"
+    ollama = bench.go(OLLAMA, {"CPATH": str(headers)})  # CGO_CPPFLAGS would make Go's cache useless: the path changes
+    folder = bench.folder / "tiny-gguf"
+    subprocess.run([python, Path(__file__).with_name("tiny_model.py"), folder, "gguf"], check=True, timeout=60)
+    environ = {"HOME": str(folder), "OLLAMA_HOST": f"{HOST}:{port}", "OLLAMA_NUM_PARALLEL": "1"}
+    await bench.start([ollama, "serve"], port=port, environ=environ)
+    for name in ("tiny", "talks", "thinks", "repeats"):
+        create = [ollama, "create", name, "-f", folder / name]
+        subprocess.run(create, check=True, timeout=120, env={**os.environ, **environ}, capture_output=True)
+    protocols, url = PROTOCOLS | {"Chat": "ollama"}, f"http://{HOST}:{port}/v1"
+    server = _Server("Ollama", OLLAMA.partition("@v")[2], "tiny", url, protocols, OLLAMA_DIFFERS)
+    await _obeys(bench, server)
+    await _has_more_to_say(bench, server)
+
+
+async def _has_more_to_say(bench: Bench, server: _Server) -> None:
+    for protocol, prefix in server.protocols.items():
+        url = server.url if prefix != "anthropic" else server.url.removesuffix("/v1")
+        for stream in (False, True):
+            how, settings = f"{protocol}, {'streamed' if stream else 'whole'}", ModelSettings(stream=stream)
+            for ran, name, question in MORE:
+                differs = server.differs.get(f"{how}: {ran}", "")
+                with bench.check(server.peer, server.version, f"{how}: {ran}", differs=differs):
+                    await question(Model(f"{prefix}:{name}", base_url=url), settings)
+
+
+async def _talks_and_calls(model: Model, settings: ModelSettings) -> None:
+    reply = await generate(model, "How warm is it in Paris?", tools=[get_weather], settings=settings)
+    assert [dict(call.arguments) for call in reply.tool_calls] == [{"city": "Paris"}], f"{reply.tool_calls}"
+    assert reply.text == "I look it up.", f"the text is {reply.text!r}"
+
+
+async def _thinks_and_calls(model: Model, settings: ModelSettings) -> None:
+    question = Message.user("How warm is it in Paris?")
+    reply = await generate(model, [question], tools=[get_weather], settings=settings)
+    assert [dict(call.arguments) for call in reply.tool_calls] == [{"city": "Paris"}], f"{reply.tool_calls}"
+    thoughts = [part.text for part in reply.message.parts if isinstance(part, Thinking)]
+    assert thoughts == ["Hm."], f"the thoughts are {thoughts}"
+    messages = [question, reply, (reply.tool_calls[0], "21 degrees")]
+    answer = await generate(model, messages, tools=[get_weather], settings=settings)
+    assert answer.text == "Hello there.", f"the answer is {answer.text!r}"
+
+
+async def _is_broken_off(model: Model, settings: ModelSettings) -> None:
+    try:
+        reply = await generate(model, "Hello.", settings=settings)
+    except InvalidReply:
+        return
+    raise AssertionError(f"it is a reply that stopped with {reply.stop!r}")
+
+
+MORE = (
+    ("a text, and then a call", "talks", _talks_and_calls),
+    ("thoughts, and then a call", "thinks", _thinks_and_calls),
+    ("a reply that it breaks off is no whole one", "repeats", _is_broken_off),
+)
+"""What was run, on which model."""

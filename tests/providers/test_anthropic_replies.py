@@ -325,6 +325,11 @@ def test_an_event_that_is_no_event_is_refused(data: str) -> None:
         Assembler(request()).feed(Event(data))
 
 
+def test_a_reply_that_was_cut_before_its_first_block_may_have_null_for_them() -> None:
+    """Ollama 0.17.4, of a call that max_tokens cut."""
+    assert decode({"content": None, "stop_reason": "max_tokens"}, request()).stop == "length"
+
+
 @pytest.mark.parametrize("body", [None, [], "x", {}, {"content": None}, {"content": [None]}, {"content": [7]}])
 def test_a_body_without_a_reply_is_refused(body: object) -> None:
     with pytest.raises(InvalidReply, match="'anthropic:m'"):

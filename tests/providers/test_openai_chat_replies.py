@@ -55,6 +55,17 @@ def test_a_reply_is_its_text_and_where_it_came_from() -> None:
     assert found == Reply(message=assistant(Text(text="Hello.")), stop="end", model="openai-chat:m", response_id="r1")
 
 
+@pytest.mark.parametrize(("finish", "tokens", "whole"), [(None, 0, False), (None, 3, True), ("stop", 0, True)])
+def test_a_reply_without_a_reason_and_a_count_broke_off(finish: str | None, tokens: int, whole: bool) -> None:
+    """Ollama 0.17.4, of a model that repeats itself; other servers leave out one of the two."""
+    usage = {"prompt_tokens": 0, "completion_tokens": tokens, "total_tokens": tokens}
+    if whole:
+        assert reply({"content": "ha ha"}, finish=finish, usage=usage).stop == "end"
+    else:
+        with pytest.raises(InvalidReply, match="why it stopped"):
+            reply({"content": "ha ha"}, finish=finish, usage=usage)
+
+
 @pytest.mark.parametrize(
     ("message", "parts"),
     [

@@ -43,6 +43,8 @@ def decode(body: object, request: Request) -> Reply:
     assembler = Assembler(request)
     message = a_dict(body)
     assembler.check_error(message)
+    if message.get("content") is None and message.get("stop_reason"):
+        message = message | {"content": []}  # Ollama 0.17.4 has null for no blocks at all, as of a call that was cut
     if not isinstance(message.get("content"), list):
         raise assembler.invalid_reply("it holds no content")
     assembler.take_event({"type": "message_start", "message": message})

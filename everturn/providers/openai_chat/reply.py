@@ -59,7 +59,10 @@ def decode(body: object, request: Request) -> Reply:
     """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
     assembler = Assembler(request)
     assembler.take_chunk(a_dict(body), whole=True)
-    return assembler.finish()
+    reply = assembler.finish()
+    if assembler.broke_off:
+        raise unusable_reply(request.model, "it does not say why it stopped")
+    return reply
 
 
 @dataclass(slots=True)
@@ -106,6 +109,12 @@ class Assembler:
     def complete(self) -> bool:
         """Whether the whole reply has arrived, so that a connection that breaks now costs nothing."""
         return self._answered and (self.done or bool(self._finish))
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether its server left off before it counted and gave a reason. Ollama 0.17.4 does so in silence where a
+        model repeats a token 30 times. A server that only leaves one of the two out says nothing by it."""
+        return not self._finish and self._usage.get("completion_tokens") == 0
 
     @property
     def usage_so_far(self) -> Usage:
