@@ -96,6 +96,7 @@ class BatchSending:
             except KeyMissing as error:
                 raise _without_key(batch, error) from None
             except ProviderError as error:
+                _log.warning("batch.not_sent", name=batch.name, turns=len(batch.lines), error=str(error))
                 raise _of_provider(error) from None
             except EverturnError as error:
                 raise activity_errors.final_error(error) from None

@@ -47,6 +47,10 @@ class AgentChoice:
         if not agent and not model:
             how = "-m provider:name (`everturn models` lists them), or a hosted agent by --agent NAME"
             raise typer.BadParameter(f"which one? Name it with {how}", param_hint="--model")
+        file = (agent or "").partition(":")[0]
+        if file.endswith(".py") and Path(file).is_file():
+            cure = f"host it by `everturn worker --agents {agent}`, and give the agent's name"
+            raise typer.BadParameter(f"{agent} is a file: {cure}", param_hint="--agent")
         return cls(model, tools or (), system, agent)
 
 

@@ -47,7 +47,7 @@ def case_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise InvalidFile(f"There is no folder {path}.", cure="`everturn cases` makes one: everturn cases --output.")
+        raise InvalidFile(f"There is no folder {path}.", cure="`everturn cases --output FOLDER` makes one.")
     return sorted(path.glob(f"*{SUFFIX}"))
 
 

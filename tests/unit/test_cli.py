@@ -64,6 +64,7 @@ def status_and_line(capsys: pytest.CaptureFixture[str], *arguments: str) -> tupl
         (["run", "", "-m", "scripted:x"], ["message is empty"]),
         (["run", "hi", "--agent", "clerk", "-s", "Be brief."], ["--agent", "has its own"]),
         (["chat"], ["--model", "provider:name"]),
+        (["run", "hi", "--agent", "fine.py:clerk"], ["--agent", "is a file", "everturn worker --agents fine.py:clerk"]),
         (["frobnicate"], ["No such command 'frobnicate'. See"]),
         (["rnu"], ["Did you mean 'run'? See everturn --help."]),
         (["list", "--status", "asleep"], ["'asleep' is not a status", "awaiting_approval"]),

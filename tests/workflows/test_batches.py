@@ -23,6 +23,7 @@ from everturn.batching.turns import collector_id
 from everturn.cli.doctor_batches import batch_findings
 from everturn.devserver import DevServer
 from everturn.history import event_types
+from everturn.testing import ScriptedModel
 from tests.support.agents import hosting
 from tests.support.batch_server import EXPIRED, MODELS, VENDORS, BatchServer, Refused, Vendor
 from tests.support.bounds import Bounds
@@ -228,6 +229,22 @@ async def test_a_line_that_is_refused_stalls_its_conversation_and_no_other(clien
             await bad.close()
             await bad.outcome()
     assert provider.paid == 2
+
+
+async def test_a_server_without_batches_stalls_its_conversations_with_the_cause_and_the_workers_log_has_it(
+    client: Client, scripted: Callable[..., ScriptedModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = batched(scripted(["Never."]).base_url)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        await reaches(conversation, "stalled")
+        status = await conversation.status()
+        await conversation.close()
+        await conversation.outcome()
+    assert "answered 404" in (status.cause or "")
+    assert "base_url=" in (status.cure or "")
+    assert "batch.not_sent" in caplog.text
+    assert "turns=1" in caplog.text
 
 
 async def test_a_turn_that_is_cancelled_leaves_its_batch_which_is_cancelled_with_the_last(
