@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from base64 import b64encode
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
@@ -27,12 +28,15 @@ from everturn.hooks import AfterModel, AfterTool, BeforeModel, Hooks, ModelInput
 from everturn.models import Model, ModelSettings, check_asks_at_once
 from everturn.prices import cost_of_reply
 from everturn.providers import generate
-from everturn.records import Image, Message, Reply, Text, ToolCall, ToolResult
+from everturn.providers.media import decode_text, is_textual, medium_of
+from everturn.records import Document, Image, Message, Part, Reply, Text, ToolCall, ToolResult, on_lines
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.output_type import InvalidOutput, OutputType
 from everturn.vendor_models.plugins import check_provider
 
 __all__ = ["Judge", "MaxChars", "Pattern"]
+
+P = TypeVar("P", bound=Any)
 
 Place = Literal["input", "output", "results"]
 """What people say; what the model says; what tools return."""
@@ -125,8 +129,8 @@ class MaxChars(_Guardrail):
 
 
 class Pattern(_Guardrail):
-    """Looks for a regular expression (of Python's `re`) in texts. Give one of two: `redact`, a text that replaces
-    what it finds; or `refuse`, the answer to a text that has it.
+    """Looks for a regular expression (of Python's `re`) in texts, also in those of files. Give one of two: `redact`, a
+    text that replaces what it finds; or `refuse`, the answer to a text that has it.
 
     On `input`, the model sees the redacted message, and the transcript keeps the original; `output` and `results`
     are recorded redacted. `tools`: whose results; None: all. An expression that takes minutes for a text holds up
@@ -165,7 +169,7 @@ class Pattern(_Guardrail):
             return message
         if message.role not in ("user", "assistant"):
             return message
-        parts = tuple(self._redact_part(part) if isinstance(part, Text) else part for part in message.parts)
+        parts = tuple(map(self._redact_part, message.parts))
         if parts == message.parts:
             return message
         return message.model_copy(update={"parts": parts})
@@ -173,20 +177,32 @@ class Pattern(_Guardrail):
     def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> AfterTool:  # noqa: ARG002 - the result says all
         if "results" not in self.on:
             return None
-        text = result.text
         if self.redact is None:
-            if self.pattern.search(text) is None:
+            if self.pattern.search(on_lines([*map(_words_of, result.content)])) is None:
                 return None
             return result.model_copy(update={"content": (Text(text=self.refuse),), "is_error": True})
-        content = tuple(self._redact_part(part) if isinstance(part, Text) else part for part in result.content)
-        return result.model_copy(update={"content": content})
+        return result.model_copy(update={"content": tuple(map(self._redact_part, result.content))})
 
-    def _redact_part(self, part: Text) -> Text:
-        text = self.pattern.sub(self.redact or "", part.text)
-        # What the provider put beside it may hold the text once more.
-        if text == part.text:
-            return part
-        return Text(text=text)
+    def _redact_part(self, part: P) -> P | Text | Document:
+        # What the provider put beside a text may hold it once more.
+        if isinstance(part, Text):
+            text = self._redact_text(part.text)
+            return part if text == part.text else Text(text=text)
+        if isinstance(part, Document):
+            return self._redact_document(part)
+        return part
+
+    def _redact_document(self, document: Document) -> Document:
+        name = self._redact_text(document.name)
+        text = _text_of_document(document)
+        without = self._redact_text(text)
+        if without == text:
+            return document.model_copy(update={"name": name})
+        data = b64encode(without.encode()).decode()
+        return Document(data=data, media_type=medium_of(document).media_type, name=name)
+
+    def _redact_text(self, text: str) -> str:
+        return self.pattern.sub(self.redact or "", text)
 
 
 class Verdict(BaseModel):
@@ -271,8 +287,22 @@ def _case_text(text: str) -> str:
 
 
 def _text_of(messages: list[Message]) -> str:
-    """What is to be judged: the texts, and a word for each part that is no text."""
+    """What is to be judged: the texts, those of files too, and a word for each part that is no text."""
     parts = (part for message in messages for part in message.parts)
-    return "\n".join(
-        part.text if isinstance(part, Text) else f"[{part.kind}]" for part in parts if isinstance(part, Text | Image)
-    )
+    return "\n".join(_words_of(part) or f"[{part.kind}]" for part in parts if isinstance(part, Text | Image | Document))
+
+
+def _words_of(part: Part) -> str:
+    """What a model may read of it as text."""
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Document):
+        return on_lines([part.name, _text_of_document(part)])
+    return ""
+
+
+def _text_of_document(document: Document) -> str:
+    """Empty for what is no text."""
+    if not is_textual(document):
+        return ""
+    return decode_text(medium_of(document).data or "") or ""

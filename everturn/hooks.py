@@ -116,8 +116,9 @@ class Hooks:
     nothing.
 
     They run in the order of `Agent(hooks=[...])`, and `after_...` hooks in the opposite order. Each gets what the
-    one before it returned. The first that denies, answers, stops or stalls is the last that runs. After one that asks
-    for approval, a later one may still deny, or answer: then a person approves the answer.
+    one before it returned. The first that denies, answers, stops or stalls is the last that runs, but `after_tool` goes
+    on, since the result is kept: the answer is that of the first that stops. After one that asks for approval, a later
+    one may still deny, or answer: then a person approves the answer.
     A hook fails if it raises, takes longer than its `timeout` or returns something else. Then the conversation
     stalls (`before_model`, `after_model`), the call waits for a person's approval (`before_tool`), or the result is
     withheld (`after_tool`). If a worker is lost, a hook may run twice; it should do no harm then.

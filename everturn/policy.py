@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    PlainSerializer,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from everturn.names import unversioned
 from everturn.records import ClosedRecord, Record
@@ -21,7 +29,20 @@ MAX_RULES = 100
 ANY_TOOL = "*"
 
 
-Bound = Annotated[float | None, Field(allow_inf_nan=False)]
+def _keep_large_integer(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """As a float, an integer beyond 2^53 would be another number."""
+    number = check(given)
+    if type(given) is int and number != given:
+        return given
+    return number
+
+
+Bound = Annotated[
+    float | None,
+    Field(allow_inf_nan=False),
+    WrapValidator(_keep_large_integer),
+    PlainSerializer(lambda number: number, return_type=JsonValue),
+]
 """JSON has no infinite numbers: they would be nothing for the next run."""
 
 
@@ -86,7 +107,13 @@ class Rule(ClosedRecord):
             return False
         if self.agent and unversioned(self.agent) != unversioned(agent):
             return False
-        return _all_hold([condition.holds(_argument_at(arguments, name)) for name, condition in self.where.items()])
+        return conditions_hold(self.where, arguments)
+
+
+def conditions_hold(where: Mapping[str, Condition], arguments: Mapping[str, JsonValue]) -> bool | None:
+    """Whether all conditions on a call's arguments hold, by the names that `Rule.where` takes; None if it can't be
+    said."""
+    return _all_hold([condition.holds(_argument_at(arguments, name)) for name, condition in where.items()])
 
 
 Policy = tuple[Rule, ...]
@@ -123,8 +150,16 @@ def said_by(who: str, rules: Iterable[Rule], *, known: Policy) -> Policy:
 def with_rules(policy: Policy, more: Iterable[Rule]) -> Policy:
     """The old rules and the new ones. A new rule replaces an old one about the same calls."""
     new = [*more]
-    same = [(rule.tool, rule.agent, rule.where) for rule in new]
-    return (*(rule for rule in policy if (rule.tool, rule.agent, rule.where) not in same), *new)
+    kept = (rule for rule in policy if not any(_about_same_calls(rule, other) for other in new))
+    return (*kept, *new)
+
+
+def _about_same_calls(rule: Rule, other: Rule) -> bool:
+    """Compared as JSON, since Python's 1 equals True."""
+    if (rule.tool, rule.agent) != (other.tool, other.agent):
+        return False
+    fields = {"where"}
+    return same_json(rule.model_dump(mode="json", include=fields), other.model_dump(mode="json", include=fields))
 
 
 def same_json(first: JsonValue, second: JsonValue) -> bool:

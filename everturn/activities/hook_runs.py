@@ -246,9 +246,8 @@ class HookRuns:
                 result = result.model_copy(update={"content": (Text(text=text),), "is_error": True})
                 break
             match answer:
-                case StopWith(text):
+                case StopWith(text):  # others still see the result: it is kept
                     self._note_action(hook, "after_tool", "stopped", text, call, most=MAX_EDIT_BYTES)
-                    break
                 case str():
                     answer = result.model_copy(update={"content": (Text(text=answer),)})
             if isinstance(answer, ToolResult) and answer != result:

@@ -79,7 +79,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
             )
         interpreter_exit.runtime_is_used()
         super().__init__(own_client(temporal), task_queue=task_queue)
-        self.by = by or _whoever_runs_this()
+        self.by = check_utf8("name of who decides", by or _whoever_runs_this())
         """Who decides, in approvals and denials."""
 
     @classmethod
@@ -235,9 +235,10 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
     ) -> Conversation[OutputT_co]:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
         transcript, model, limits, tenant and metadata if it is over. With a `message_id`, it is safe to repeat.
-        `tenant`, `metadata`, `policy`: as in `start`; used only if the message starts the conversation. `stream`: as
-        in `start`, from now on; None changes nothing. `priority`, `fairness_key`, `fairness_weight`: as in
-        `start`; a revived conversation keeps its own unless given. `tools`: as in `Conversation.send`.
+        `tenant`: as in `start`; raises AlreadyStarted if the conversation is for another one. `metadata`, `policy`: as
+        in `start`; used only if the message starts the conversation. `stream`: as in `start`, from now on; None changes
+        nothing. `priority`, `fairness_key`, `fairness_weight`: as in `start`; a revived conversation keeps its own
+        unless given. `tools`: as in `Conversation.send`.
         """
         conversation = self.conversation(id, agent=agent if isinstance(agent, Agent) else None)
         parsed = user_message(with_tools(message, tools, agent))

@@ -96,7 +96,7 @@ class ClientBase:
     def acting_as(self, by: str) -> Self:
         """The same client for another person. Both share what is known about the server and the settings."""
         another = copy(self)
-        another.by = by
+        another.by = check_utf8("name of who decides", by)
         return another
 
     @property

@@ -31,6 +31,7 @@ from everturn.history.endings import final_reply, final_status, held_status, sta
 from everturn.history.event_reader import EventReader
 from everturn.history.open_calls import OpenCall, open_calls
 from everturn.history.reader import read_steps
+from everturn.history.same_work import check_tenant
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
 from everturn.history.transcript import read_transcript
@@ -96,16 +97,24 @@ class Conversation(Forks, Generic[OutputT_co]):
         message = with_tools(message, tools)
         if revive:
             return await send_or_revive(self, message, message_id=message_id, stream=stream)
+        await self._deliver(message, message_id=message_id, stream=stream)
+        return False
+
+    async def _deliver(
+        self, message: MessageLike, *, message_id: str | None, stream: bool | None, tenant: str | None = None
+    ) -> None:
+        """Sends it, unless the conversation is for another `tenant` than this one. Raises AlreadyStarted, then."""
         message_id = uuid4().hex if message_id is None else message_id
         payload = message_payload(message, message_id=message_id, stream=stream)
         described = await self._describe()  # any workflow would take the signal
         if size_of(payload) > LONG_MESSAGE_BYTES:
             check_room(payload, described)
         with self._explaining_errors():
+            if tenant is not None:
+                await check_tenant(self._temporal, described, tenant)
             # The conversation takes a message_id once.
             await temporal_errors.ask_until_answered(self._handle.signal, names.MESSAGE, payload)
         self._sent.add(known_id(message_id))
-        return False
 
     async def reply(self) -> OutputT_co:
         """Waits for the final reply to everything said so far, and returns it: its text; or a value of the agent's

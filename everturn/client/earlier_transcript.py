@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
+
 from everturn.carryover import Beginning, CarryOver, Packed
 from everturn.compressed_messages import pack
 from everturn.errors import Refused
@@ -50,7 +52,10 @@ def begun_with(messages: Sequence[Message]) -> CarryOver | None:
             f"{f' of {name}' if name else ''}, but no earlier message has that call.",
             cure="Begin the transcript with the message that has the call, or leave the result out.",
         )
-    packed = pack(messages)
+    try:
+        packed = pack(messages)
+    except PydanticSerializationError as error:  # half of a surrogate pair
+        raise Refused(f"The transcript can't be written as UTF-8: {error}.", cure="Give text in UTF-8.") from None
     if len(packed) > MAX_PACKED_AT_START_BYTES:
         raise Refused(
             f"The transcript has {len(packed):,} bytes, compressed; the limit is {MAX_PACKED_AT_START_BYTES:,}.",

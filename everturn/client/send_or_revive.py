@@ -23,9 +23,9 @@ class _Conversation(Protocol):
 
     @property
     def _handle(self) -> Any: ...
-    async def send(
-        self, message: MessageLike, *, message_id: str | None = None, stream: bool | None = None
-    ) -> bool: ...
+    async def _deliver(
+        self, message: MessageLike, *, message_id: str | None, stream: bool | None, tenant: str | None
+    ) -> None: ...
     async def by_history(self) -> Any: ...
     async def latest_run(self) -> str: ...
     def _explaining_errors(self, what: str = "request") -> AbstractContextManager[None]: ...
@@ -47,7 +47,8 @@ async def send_or_revive(
     parsed = user_message(message)
     while True:
         try:
-            await conversation.send(parsed, message_id=message_id, stream=stream)
+            tenant = anew.tenant if anew else None
+            await conversation._deliver(parsed, message_id=message_id, stream=stream, tenant=tenant)
         except Ended:
             before = await conversation.by_history()
             if message_id is not None and known_id(message_id) in before.state.message_ids:

@@ -47,6 +47,8 @@ SETTLE_SECONDS = 8.0
 """How long to wait for the end of a workflow task that a worker has begun: that worker may still take the update."""
 
 
+SAME_CODING = "Set EVERTURN_ENCRYPTION_KEYS and EVERTURN_DATA_CONVERTER to the same values as where it runs."
+
 MOST_UPDATES_AT_ONCE = 8
 """Updates that this process sends to one conversation at a time. The server accepts 10 at a time, and refuses further
 ones after some seconds."""
@@ -74,7 +76,9 @@ async def _send_until_taken(client: Client, conversation_id: str, name: str, pay
         update = _Update(client, conversation_id, name, uuid4().hex)
         try:
             timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
-            return await _read_answer(handle.execute_update(name, payload, id=update.id, rpc_timeout=timeout))
+            return await handle.execute_update(name, payload, id=update.id, rpc_timeout=timeout)
+        except UNREADABLE as error:  # by a data converter that is not ours: the command, or its answer
+            return await update.unreadable_answer(error)
         except WorkflowUpdateFailedError as error:
             # The one before may have been carried out although the server said that it was not: then this one comes
             # too late, and by the same person's own decision.
@@ -159,7 +163,7 @@ def readable_answer(answer: Any, what: str) -> dict[str, Any]:
     if isinstance(answer, NoValue):
         raise InvalidSetting(
             f"{what} can't be read: {answer.why.rstrip('.')}.",
-            cure="Set EVERTURN_ENCRYPTION_KEYS and EVERTURN_DATA_CONVERTER to the same values as where it runs.",
+            cure=SAME_CODING,
         )
     known: dict[str, Any] = answer
     return known
@@ -201,6 +205,19 @@ class _Update:
             if time.monotonic() > until:
                 self._raise_uncertain(cause)
             await asyncio.sleep(RESEND_SECONDS)
+
+    async def unreadable_answer(self, error: Exception) -> NoValue:
+        """The answer, of which only `error` is known. Raises InvalidSetting if it was the command that could not be
+        written, so that nothing was sent; and Refused."""
+        unreadable = why_unreadable(error).rstrip(".")
+        what = f"The {self._name} for conversation {self._conversation_id!r}"
+        try:
+            answer = await self._find_answer(await self._handle.describe(rpc_timeout=REQUEST_TIMEOUT))
+        except RPCError:
+            self._raise_uncertain(InvalidSetting(f"{what} or its answer can't be coded: {unreadable}."))
+        if answer is None:
+            raise InvalidSetting(f"{what} can't be written, and was not sent: {unreadable}.", cure=SAME_CODING)
+        return NoValue(unreadable)
 
     def _raise_uncertain(self, cause: Exception) -> NoReturn:
         raise Unreachable(

@@ -56,7 +56,7 @@ async def start_of_fork(
     there, so the whole transcript is brought along. Raises Refused if a conversation can't go on from that turn, and
     NotFound if its history is gone."""
     changes = changes or Changes()
-    if not isinstance(turn, int) or turn < 0 or (turn == 0 and changes.message is None):
+    if not isinstance(turn, int) or isinstance(turn, bool) or turn < 0 or (turn == 0 and changes.message is None):
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
     latest = StoredInRun(run_id=run_id, conversation_id=conversation_id)
     origin = await _run_of(client, latest, turn)

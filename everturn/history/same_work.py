@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from everturn import names
@@ -13,6 +13,7 @@ from everturn.history.reader import first_step
 from everturn.payloads import Start
 from everturn.temporal.any_status import describe, is_over
 from everturn.temporal.temporal_errors import not_found
+from everturn.tenants.metadata import TENANT
 
 CURE: Final = "Use another id. client.send() says something more to that conversation; "
 ANEW: Final = "again=True starts anew once it is over."
@@ -45,6 +46,18 @@ async def is_begun(temporal: Client, conversation_id: str, wanted: Start) -> boo
     return True
 
 
+async def check_tenant(temporal: Client, described: WorkflowExecutionDescription, tenant: str) -> None:
+    """Raises AlreadyStarted if the conversation is for another tenant, and RPCError."""
+    if (await described.memo()).get(TENANT) == tenant:
+        return
+    started = await first_step(temporal, described.id, described.run_id)  # it may be started by any program
+    begun = started.start.tenant if started else None
+    if begun != tenant:
+        raise AlreadyStarted(
+            f"Conversation {described.id!r} is other work: {_tenants_in_words(begun, tenant)}.", cure="Use another id."
+        )
+
+
 def difference(begun: Start | None, wanted: Start) -> str:
     """How the two are other work, in words; empty if they are the same. What else they are started with (a model,
     limits, metadata ...) holds as it was begun, but nobody is given the conversation of another tenant."""
@@ -53,5 +66,11 @@ def difference(begun: Start | None, wanted: Start) -> str:
     if not begun.began.is_same(wanted.began):
         return f"it was begun as {begun.began.in_words}, and not as {wanted.began.in_words}"
     if wanted.tenant is not None and begun.tenant != wanted.tenant:
-        return f"it is for tenant {begun.tenant!r}, and not for {wanted.tenant!r}"
+        return _tenants_in_words(begun.tenant, wanted.tenant)
     return ""
+
+
+def _tenants_in_words(begun: str | None, wanted: str) -> str:
+    if begun is None:
+        return f"it is for no tenant, and not for {wanted!r}"
+    return f"it is for tenant {begun!r}, and not for {wanted!r}"

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, field_validator
 from everturn.agent_settings import Setting
 from everturn.errors import ConfigError, InvalidAgent
 from everturn.models import Model, ModelSettings, check_asks_at_once
-from everturn.policy import Condition
+from everturn.policy import Condition, conditions_hold
 from everturn.tools.tool import Tool
 from everturn.validation import durations
 from everturn.vendor_models.plugins import check_provider
@@ -40,8 +40,8 @@ class Reviewer(Setting):
     """Of tools that `tools` does not name. A tool whose effect is `once`, a client's tool, and another agent have to be
     named."""
     where: Mapping[str, Mapping[str, Condition]] = Field(default_factory=dict)
-    """Conditions on the arguments, by tool: {"refund": {"cents": {"at_most": 2000}}}. If one does not hold, or it can't
-    be said whether it does, a person decides."""
+    """Conditions on the arguments, by tool: {"refund": {"cents": {"at_most": 2000}}}, with names as in `Rule.where`. If
+    one does not hold, or it can't be said whether it does, a person decides."""
     settings: ModelSettings = Field(default_factory=lambda: ModelSettings(stream=False))
     timeout: timedelta = REVIEW_TIMEOUT
     """Then a person decides."""
@@ -75,8 +75,7 @@ class Reviewer(Setting):
         """Whether the rules let it decide on such a call."""
         if not self._covers(tool):
             return False
-        conditions = self.where.get(tool.name, {})
-        return all(condition.holds(arguments.get(name)) is True for name, condition in conditions.items())
+        return conditions_hold(self.where.get(tool.name, {}), arguments) is True
 
     def _covers(self, tool: Tool) -> bool:
         if self.tools is not None:

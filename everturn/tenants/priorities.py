@@ -12,6 +12,7 @@ from temporalio.common import Priority
 from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_FAIRNESS_KEY_BYTES
+from everturn.text.utf8 import check_utf8
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
@@ -50,7 +51,7 @@ def priority_of(
     priority: int | None, fairness_key: str | None, fairness_weight: float | None, *, tenant: str | None
 ) -> Priority:
     """The tenant is the fairness key if none is given. What is None is the parent's, or the server's default. Raises
-    InvalidSetting."""
+    InvalidSetting, and Refused."""
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int) or priority < 1):
         raise InvalidSetting(
             f"priority={priority!r} is not a priority.",
@@ -63,7 +64,8 @@ def priority_of(
             f"fairness_weight={fairness_weight!r} is not a weight.",
             cure=f"Give a number from {LIGHTEST:g} to {HEAVIEST:g}: twice the weight is twice the share.",
         )
-    if fairness_key is not None and (size := len(fairness_key.encode("utf-8", "replace"))) > MAX_FAIRNESS_KEY_BYTES:
+    size = len(check_utf8("fairness key", fairness_key or "").encode())
+    if size > MAX_FAIRNESS_KEY_BYTES:
         raise InvalidSetting(
             f"The fairness key has {size} bytes; the limit is {MAX_FAIRNESS_KEY_BYTES}.",
             cure="Use a shorter one, or a digest.",

@@ -210,11 +210,19 @@ def _read_output(message: _AgUiMessage) -> PageResult:
     return PageResult(message.toolCallId, _as_json(message.content))
 
 
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
 def _as_json(content: Any) -> JsonValue:
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    if not isinstance(content, str):
+    """The protocol has a text or, since 1.0, a list of parts. What else a page sends is its result, too."""
+    if content is None:
         return ""
+    if isinstance(content, list) and all(isinstance(part, dict) and _is_text(part) for part in content):
+        return "".join(part["text"] for part in content)
+    if not isinstance(content, str):
+        checked: JsonValue = content
+        return checked
     try:
         parsed: JsonValue = json.loads(content)
     except (ValueError, RecursionError):

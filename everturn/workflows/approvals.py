@@ -25,8 +25,8 @@ from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.message_dispatch import Later
 
-MOST_DECISIONS_KEPT = 256
-"""How many decisions are kept, to tell a second person who decided first: more than any reply has calls."""
+MOST_DECISIONS_KEPT = 1024
+"""How many decisions are kept, to tell a second person who decided first: more than any reply has planned calls."""
 
 SHORTEST_SECONDS = 0.001
 """One of nothing would be none."""

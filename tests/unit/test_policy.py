@@ -172,3 +172,16 @@ def test_a_rule_takes_the_place_of_one_of_the_same_calls_and_there_are_not_too_m
     assert problem(policy) is None
     assert "101 rules" in str(problem((rule("ask"),) * (MAX_RULES + 1)))
     assert "bytes" in str(problem((Rule(tool="x", then="ask", reason="y" * 1_000),) * 30))
+
+
+def test_a_rule_about_true_does_not_take_the_place_of_one_about_1() -> None:
+    denied = rule("deny", n={"equals": 1})
+    assert with_rules((denied,), [rule("approve", n={"equals": True})])[0] == denied
+    assert len(with_rules((denied,), [rule("approve", n={"equals": 1.0})])) == 1
+
+
+def test_a_bound_beyond_2_to_the_53_stays_exact() -> None:
+    written = rule("approve", n={"at_most": 2**53 + 3}).model_dump_json()
+    read = Rule.model_validate_json(written)
+    assert read.applies("refund", {"n": 2**53 + 3}) is True
+    assert read.applies("refund", {"n": 2**53 + 4}) is False, "the nearest float"

@@ -98,6 +98,15 @@ async def test_it_is_asked_only_about_what_the_rules_allow(
     assert ["currency" in str(request) for request in judge.requests] == [True] * is_asked, "the default that will run"
 
 
+def test_an_argument_called_like_a_field_does_not_count_in_place_of_the_field() -> None:
+    order = tool(lambda **_: "ok", name="order", description="Orders.", effect="read", parameters={"type": "object"})
+    reviewer = Reviewer(
+        model=Model("scripted:judge"), instructions="Small.", where={"order": {"o.cents": {"at_most": 5}}}
+    )
+    assert reviewer.may_decide(order, {"o": {"cents": 5}})
+    assert not reviewer.may_decide(order, {"o": {"cents": 900}, "o.cents": 5})
+
+
 async def test_who_decides_at_once_waits_for_no_batch() -> None:
     waits: dict[str, Any] = {"model": "openai:gpt-5.5", "settings": ModelSettings(batch=True)}
     with pytest.raises(ConfigError, match="at once, and was given batch=True"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -154,6 +155,19 @@ async def test_of_two_people_the_first_decides_and_the_second_is_told_who_did(
         with pytest.raises(Ended) as over:
             await conversation.deny(unknown)
         assert "decided" not in over.value.message
+
+
+async def test_who_comes_second_is_told_so_however_many_calls_were_decided_together(
+    client: Client, scripted: Scripted
+) -> None:
+    calls = [call("refund", {"order_id": "81", "cents": 5}, id=f"c{number}") for number in range(300)]
+    agent = agent_on(scripted([calls, "Then not."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund all", keep_open=timedelta(minutes=1))
+        await waiting(conversation, calls=300)
+        await conversation.deny()
+        with pytest.raises(Refused, match="Call 'c0' was already decided: deny by tester"):
+            await conversation.approve("c0")
 
 
 async def test_a_predicate_decides_over_the_arguments(client: Client, scripted: Scripted) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import temporalio.client
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
 
 from everturn import Client
 from everturn.devserver import DevServer
@@ -14,7 +18,10 @@ from everturn.errors import InvalidFile, InvalidSetting
 from everturn.storage.data_converter import Payloads, configured_converter, data_converter
 from everturn.testing import ScriptedModel, record_history, replay_history
 from tests.support.agents import agent_on, hosting
+from tests.support.scripts import ONE
 from tests.support.shell import Shell
+from tests.support.tools import refund
+from tests.support.waiting import waiting
 
 CODEC = """
 import base64
@@ -93,6 +100,37 @@ async def test_a_command_without_the_converter_says_that_it_can_not_read(
 async def test_a_recorded_history_replays_with_the_converter(hidden: Client, name: str, tmp_path: Path) -> None:
     (file,) = await record_history(hidden, name, tmp_path / "hidden.json")
     assert await replay_history(file) > 3
+
+
+class Broken(PayloadCodec):
+    """As one whose key service does not answer."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        raise RuntimeError("no key comes")
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [*payloads]
+
+
+async def test_a_command_that_can_not_be_written_is_not_told_as_carried_out(
+    client: Client, scripted: Callable[..., ScriptedModel]
+) -> None:
+    agent = agent_on(scripted(ONE), tools=[refund])
+    options = client.temporal.config()
+    options["data_converter"] = replace(client.temporal.data_converter, payload_codec=Broken())
+    writer = Client(temporalio.client.Client(**options), task_queue=client.task_queue)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        [call_id] = await waiting(conversation)
+        theirs = writer.conversation(conversation.id)
+        for command in (theirs.approve, theirs.deny, theirs.pause, theirs.close):
+            with pytest.raises(InvalidSetting, match=r"can't be written, and was not sent: .*no key comes"):
+                await command()
+        [decided] = await writer.deny_all(ids=[conversation.id])
+        assert "was not sent" in decided.refused
+        assert await waiting(conversation) == (call_id,)
+        await conversation.deny()
+        await conversation.outcome()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from everturn import (
     Client,
     Conversation,
+    Document,
     Limits,
     Message,
     Model,
@@ -25,7 +27,7 @@ from everturn import (
 )
 from everturn.errors import InvalidAgent, InvalidModel, Stalled
 from everturn.guardrails import Judge, MaxChars, Pattern
-from everturn.hooks import ModelInput
+from everturn.hooks import Hooks, ModelInput, StopWith, after_tool
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
@@ -221,3 +223,59 @@ def test_a_guardrail_that_makes_no_sense_is_refused(make: Callable[[], Any], why
 def test_a_judge_on_a_model_that_nobody_has_is_refused() -> None:
     with pytest.raises(InvalidModel):
         Judge("nobody:m", "x", refuse="No.")
+
+
+def text_file(text: str, *, as_url: bool = False) -> Document:
+    data = b64encode(text.encode()).decode()
+    if as_url:
+        return Document(url=f"data:text/plain;base64,{data}", name="paid.txt")
+    return Document(data=data, media_type="text/plain", name="paid.txt")
+
+
+@pytest.mark.parametrize("as_url", [False, True])
+async def test_texts_within_files_are_redacted_too(client: Client, scripted: Scripted, *, as_url: bool) -> None:
+    @tool(effect="read")
+    def receipt() -> Document:
+        """Gives the receipt."""
+        return text_file(f"Result {NUMBER}", as_url=as_url)
+
+    model = scripted([call("receipt"), "Done."])
+    agent = agent_on(model, tools=[receipt], hooks=[Pattern(CARD, redact="[card]")])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, ["Look.", text_file(f"Input {NUMBER}", as_url=as_url)])
+        await conversation.outcome()
+    [result] = results_of(await conversation.transcript())
+    assert result.content == (text_file("Result [card]"),)
+    sent = json.dumps(model.requests)
+    assert "Input [card]" in sent
+    assert "Result [card]" in sent
+    assert "4242" not in sent
+
+
+@pytest.mark.parametrize(
+    "guard", [Pattern(CARD, refuse="No."), MaxChars(20, refuse="No.")], ids=["Pattern", "MaxChars"]
+)
+async def test_texts_within_files_are_refused_too(client: Client, scripted: Scripted, guard: Hooks) -> None:
+    model = scripted([])
+    agent = agent_on(model, hooks=[guard])
+    async with hosting(client, agent):
+        outcome = await client.run(agent, ["Look.", text_file(f"Input {NUMBER}")])
+    assert outcome.text == "No."
+    assert model.requests == []
+
+
+async def test_a_hook_that_stops_after_a_tool_does_not_keep_its_result_from_a_guardrail(
+    client: Client, scripted: Scripted
+) -> None:
+    @after_tool
+    def stop(*_: Any) -> StopWith:
+        return StopWith("That is all.")
+
+    agent = agent_on(
+        scripted([call("look_up", {"order_id": "7"})]), tools=[look_up], hooks=[Pattern(CARD, redact="[card]"), stop]
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Look.")
+        assert (await conversation.outcome()).text == "That is all."
+    assert "4242" not in str(await conversation.transcript())
+    assert await acts(conversation) == [("stop", "after_tool", "stopped"), ("Pattern", "after_tool", "changed")]

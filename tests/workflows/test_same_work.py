@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import mcp
 import pytest
@@ -136,6 +137,22 @@ async def test_other_work_under_an_id_is_an_error_that_names_both(
         if not over:
             await conversation.close()
             await conversation.outcome()
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["idle", "over"])
+async def test_a_message_for_one_tenant_does_not_reach_another_ones_conversation(
+    client: Client, scripted: Scripted, *, over: bool
+) -> None:
+    model, kept = scripted(["Hi.", "Hi again."]), None if over else timedelta(minutes=1)
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.send(agent, "Hello", id=f"c-{uuid4().hex}", keep_open=kept, tenant="acme")
+        await conversation.reply()
+        with pytest.raises(AlreadyStarted, match="it is for tenant 'acme', and not for 'other'"):
+            await client.send(agent, "What did they say?", id=conversation.id, tenant="other")
+        assert len(model.requests) == 1
+        more = await client.send(agent, "And?", id=conversation.id, tenant="acme")
+        assert await more.reply() == "Hi again."
 
 
 async def _long(conversation: Conversation, client: Client, agent: Agent) -> None:

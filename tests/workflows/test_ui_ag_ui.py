@@ -13,6 +13,7 @@ import pytest
 
 from everturn import Client, Conversation, tool, ui
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
+from everturn.ui.ag_ui_request import RunInput, read_run
 from tests.support.agents import agent_on, hosting
 from tests.support.pages import Page, State, needs_node, page, serving
 from tests.support.tools import refund
@@ -357,3 +358,25 @@ async def test_a_call_of_a_sub_agent_is_an_interrupt_of_the_run(
         assert words(state)[-1] == ("assistant", "Done.")
         results = {one["toolCallId"]: one["content"] for one in state["messages"] if one["role"] == "tool"}
     assert results == {interrupt["toolCallId"]: "500 back for 81", look: '{"animal": "cat"}', "h": "I am done."}
+
+
+@pytest.mark.parametrize(
+    ("content", "result"),
+    [
+        (True, True),
+        (42, 42),
+        ({"a": 1}, {"a": 1}),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        ([1], [1]),
+        (None, ""),
+    ],
+)
+def test_a_result_that_is_no_text_is_not_lost(content: Any, result: Any) -> None:
+    """The protocol has texts; pages of one's own send what a tool gave."""
+    messages = [
+        {"id": "m1", "role": "user", "content": "Look."},
+        {"id": "a1", "role": "assistant", "toolCalls": [{"id": "l"}]},
+        {"id": "o1", "role": "tool", "toolCallId": "l", "content": content},
+    ]
+    [output] = read_run(RunInput(threadId="t", runId="r", messages=messages)).outputs
+    assert output.content == result
