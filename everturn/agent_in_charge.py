@@ -18,20 +18,20 @@ predecessor sees."""
 class InCharge:
     """The agent in charge of a conversation, and how the agents before it were shown the transcript."""
 
-    def __init__(self, first: str, model: str | None, carry: CarryOver) -> None:
-        self.first = first
+    def __init__(self, first_agent: str, model: str | None, carry: CarryOver) -> None:
+        self.first_agent = first_agent
         """The agent that the conversation was started with."""
         self._first_model = model or ""
         """The model that was chosen for it at the start."""
-        self.agent = carry.agent or first
+        self.agent = carry.agent or first_agent
         self.handoffs = carry.handoffs
         """How many there were since a user last said something."""
-        self.views = dict(carry.views)
+        self.views_by_agent = dict(carry.views)
 
     @property
     def handed_on(self) -> bool:
         """Whether another agent is in charge than the one that it was started with."""
-        return self.agent != self.first
+        return self.agent != self.first_agent
 
     @property
     def author(self) -> str:
@@ -50,7 +50,7 @@ class InCharge:
     @property
     def carried(self) -> dict[str, Any]:
         """What the next run is told of this."""
-        return {"agent": self.author, "handoffs": self.handoffs, "views": self.views}
+        return {"agent": self.author, "handoffs": self.handoffs, "views": self.views_by_agent}
 
     def handoffs_left(self, most: int | None) -> int | None:
         """How often it may still be handed over before a user says something; None if nothing limits that."""
@@ -63,7 +63,7 @@ class InCharge:
         if names.unversioned(agent) != self.agent:
             return  # it is of another agent, or of another version than the one that was asked for
         if not self.handed_on:
-            self.first = agent
+            self.first_agent = agent
         self.agent = agent
 
     def hand_over(self, to: Successor, view: View | None) -> View | None:
@@ -72,14 +72,14 @@ class InCharge:
         An agent that was in charge before sees again what it saw, and what came since. Any other agent sees no more
         than the last one did. Both see less if the handoff says so.
         """
-        self.views[self.agent] = view or View()
-        known = (name for name in (self.first, *self.views) if names.unversioned(name) == to.agent)
+        self.views_by_agent[self.agent] = view or View()
+        known = (name for name in (self.first_agent, *self.views_by_agent) if names.unversioned(name) == to.agent)
         agent = next(known, to.agent)  # who was in charge before is so in the version that it was in
-        begins = self.views.pop(agent, None) or view or View()
+        begins = self.views_by_agent.pop(agent, None) or view or View()
         self.agent = agent
         self.handoffs += 1
-        while len(self.views) > MAX_VIEWS:
-            self.views.pop(next(iter(self.views)))
+        while len(self.views_by_agent) > MAX_VIEWS:
+            self.views_by_agent.pop(next(iter(self.views_by_agent)))
         changes: dict[str, int | None] = {"tools_from": max(begins.tools_from, to.tools_from)}
         if to.keep_from > begins.keep_from:  # a summary stands for what comes before
             changes |= {"keep_from": to.keep_from, "summary_at": None}

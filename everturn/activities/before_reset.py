@@ -49,13 +49,13 @@ async def check_not_run(tool: str, request: ToolRequest) -> None:
     conversation_id = info.workflow_id or ""
     run_id = info.workflow_run_id or ""
     try:
-        reset = request.reset_run
+        undone_run_id = request.reset_run
         if await _by_reset(client, conversation_id, run_id):
-            reset = run_id
-        if not reset:
+            undone_run_id = run_id
+        if not undone_run_id:
             return
         undone = _RanBefore()
-        await _read_run(client, conversation_id, reset, tool, undone, since=0, is_left=False, seen=set())
+        await _read_run(client, conversation_id, undone_run_id, tool, undone, since=0, is_left=False, seen=set())
     except RPCError as error:
         reason = (
             f"the conversation was reset, and it is not known whether {tool} ran before: {error.message.rstrip('.')}"
@@ -71,23 +71,23 @@ async def check_not_run(tool: str, request: ToolRequest) -> None:
     raise ApplicationError(f"the conversation was reset, and {reason}", type=names.RAN_BEFORE_RESET, non_retryable=True)
 
 
-async def _by_reset(client: Client, conversation: str, run: str) -> bool:
+async def _by_reset(client: Client, conversation_id: str, run_id: str) -> bool:
     """Whether a reset made this run. Then its first event is a copy of the old run's, and names the old run."""
-    if run not in _made_by_reset:
-        handle = client.get_workflow_handle(conversation, run_id=run)
+    if run_id not in _made_by_reset:
+        handle = client.get_workflow_handle(conversation_id, run_id=run_id)
         async for event in handle.fetch_history_events(page_size=1):
             began = event.workflow_execution_started_event_attributes
-            _made_by_reset[run] = began.original_execution_run_id not in ("", run)
+            _made_by_reset[run_id] = began.original_execution_run_id not in ("", run_id)
             break
         while len(_made_by_reset) > MAX_RUNS:
             _made_by_reset.popitem(last=False)
-    return _made_by_reset.get(run, False)
+    return _made_by_reset.get(run_id, False)
 
 
 async def _read_run(
     client: Client,
-    conversation: str,
-    run: str,
+    conversation_id: str,
+    run_id: str,
     tool: str,
     undone: _RanBefore,
     *,
@@ -97,18 +97,18 @@ async def _read_run(
 ) -> None:
     """Notes what the tool did in an old run, from event `since` on. Then reads the runs that this one was reset from,
     and the one that continued it."""
-    if run in seen:
+    if run_id in seen:
         return
-    seen.add(run)
+    seen.add(run_id)
     reader = HistoryReader(client.data_converter)
     resets = list[tuple[str, int]]()
     open_calls = dict[str, str]()
     next_run = ""
     try:
-        async for event in client.get_workflow_handle(conversation, run_id=run).fetch_history_events():
+        async for event in client.get_workflow_handle(conversation_id, run_id=run_id).fetch_history_events():
             failed = event.workflow_task_failed_event_attributes
             was_reset = event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED and failed.cause == RESET
-            if was_reset and event.event_id >= since and failed.base_run_id != run:
+            if was_reset and event.event_id >= since and failed.base_run_id != run_id:
                 resets.append((failed.base_run_id, event.event_id))
             if not is_left:
                 continue
@@ -143,6 +143,6 @@ async def _read_run(
         return
     undone.runs |= open_calls
     for base_run_id, event_id in resets:
-        await _read_run(client, conversation, base_run_id, tool, undone, since=event_id, is_left=True, seen=seen)
+        await _read_run(client, conversation_id, base_run_id, tool, undone, since=event_id, is_left=True, seen=seen)
     if next_run:
-        await _read_run(client, conversation, next_run, tool, undone, since=0, is_left=True, seen=seen)
+        await _read_run(client, conversation_id, next_run, tool, undone, since=0, is_left=True, seen=seen)

@@ -92,20 +92,20 @@ class Quarantine:
         )
 
 
-async def message_time(client: Client, conversation: str, run: str) -> datetime:
+async def message_time(client: Client, conversation_id: str, run_id: str) -> datetime:
     """When the message came that the conversation answers now, or answered last; if several were answered together, the
     first of them. LONG_AGO if that can't be known any more. Raises RPCError."""
-    by_history = StateByHistory(run_id=run)
+    by_history = StateByHistory(run_id=run_id)
     reader = HistoryReader(client.data_converter)
     answered_at = LONG_AGO
     try:
-        async for event in client.get_workflow_handle(conversation, run_id=run).fetch_history_events():
+        async for event in client.get_workflow_handle(conversation_id, run_id=run_id).fetch_history_events():
             step = await reader.read_event(event)
             at_rest = _at_rest(by_history)
             by_history.take_step(step)
             match step:
                 case RunStarted(at=at):
-                    answered_at = await _started_for(client, conversation, event, by_history, at)
+                    answered_at = await _started_for(client, conversation_id, event, by_history, at)
                 case MessageSent(at=at) if at_rest:
                     answered_at = at
                 case _:
@@ -123,13 +123,13 @@ def _at_rest(by_history: StateByHistory) -> bool:
 
 
 async def _started_for(
-    client: Client, conversation: str, event: HistoryEvent, by_history: StateByHistory, started_at: datetime
+    client: Client, conversation_id: str, event: HistoryEvent, by_history: StateByHistory, started_at: datetime
 ) -> datetime:
     """When the message came that the run began with. A run that goes on with an answer has the message from the run
     before it. An agent that was asked has it from the workflow that asked."""
     began = event.workflow_execution_started_event_attributes
     if began.continued_execution_run_id:
-        earlier = await message_time(client, conversation, began.continued_execution_run_id)
+        earlier = await message_time(client, conversation_id, began.continued_execution_run_id)
         if _at_rest(by_history):
             return started_at
         return min(started_at, earlier)
@@ -139,15 +139,15 @@ async def _started_for(
     return min(started_at, await _message_time_of(client, parent.workflow_id, parent.run_id))
 
 
-async def _message_time_of(client: Client, workflow_id: str, run: str) -> datetime:
+async def _message_time_of(client: Client, workflow_id: str, run_id: str) -> datetime:
     """The same for a workflow that asks an agent. For a user's own workflow, only its start is known."""
-    async for event in client.get_workflow_handle(workflow_id, run_id=run).fetch_history_events(page_size=1):
+    async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events(page_size=1):
         began = event.workflow_execution_started_event_attributes
         if began.workflow_type.name == names.CONVERSATION:
-            return await message_time(client, workflow_id, run)
-        first = began.first_execution_run_id
-        if first and first != run:
-            return await _message_time_of(client, workflow_id, first)
+            return await message_time(client, workflow_id, run_id)
+        first_run_id = began.first_execution_run_id
+        if first_run_id and first_run_id != run_id:
+            return await _message_time_of(client, workflow_id, first_run_id)
         return event.event_time.ToDatetime(tzinfo=UTC)
     return LONG_AGO
 

@@ -37,12 +37,12 @@ class BudgetingClient(ClientBase):
             raise InvalidSetting(
                 f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
             )
-        name = self._budget_id(tenant)
+        workflow_id = self._budget_id(tenant)
         payload = SetBudget(budget=Terms.from_budget(budget) if budget else None, by=self.by).model_dump(mode="json")
         try:
-            await self._check_own(tenant, name)
+            await self._check_may_be_set(tenant, workflow_id)
             if budget is None:
-                handle = self.temporal.get_workflow_handle(name)
+                handle = self.temporal.get_workflow_handle(workflow_id)
                 await handle.signal(names.SET_BUDGET, payload)
                 if not await find_pollers(self.temporal, (await handle.describe()).task_queue):
                     # Nobody takes the signal, and the tenant's turns on other task queues would wait for an answer.
@@ -52,7 +52,7 @@ class BudgetingClient(ClientBase):
             await self.temporal.start_workflow(
                 names.TENANT_BUDGET,
                 start.model_dump(mode="json"),
-                id=name,
+                id=workflow_id,
                 task_queue=self.task_queue,
                 task_timeout=TASK_TIMEOUT,
                 start_signal=names.SET_BUDGET,
@@ -67,8 +67,8 @@ class BudgetingClient(ClientBase):
         """The tenant's budget, and how much of it is spent today; None if it has none. Read from its history if no
         worker of its task queue runs, or if an operator has paused it. Raises Unreachable, also if a worker runs but
         does not answer."""
-        name = self._budget_id(tenant)
-        handle = self.temporal.get_workflow_handle(name)
+        workflow_id = self._budget_id(tenant)
+        handle = self.temporal.get_workflow_handle(workflow_id)
         seconds = temporal_errors.WORKER_TIMEOUT_SECONDS
         try:
             described = await handle.describe()
@@ -76,7 +76,7 @@ class BudgetingClient(ClientBase):
                 return None
             is_closed = described.close_time is not None
             if is_closed or held_up(described) or not await find_pollers(self.temporal, described.task_queue):
-                kept = await kept_budget(self.temporal, name, run_id=described.run_id)
+                kept = await kept_budget(self.temporal, workflow_id, run_id=described.run_id)
                 is_over = kept is None or kept.removed or (is_closed and not kept.moves)
                 return None if kept is None or is_over else kept.ledger.status(time.time())
             answer = await handle.query(names.BUDGET, rpc_timeout=timedelta(seconds=seconds))
@@ -92,12 +92,12 @@ class BudgetingClient(ClientBase):
         status = BudgetStatus.model_validate(answer)
         return _as_of_today(status, datetime.now(UTC).date().isoformat())
 
-    async def _check_own(self, tenant: str, name: str) -> None:
+    async def _check_may_be_set(self, tenant: str, workflow_id: str) -> None:
         """Raises OtherWorkflow if something else runs under the budget's id: it would take the signal and set nothing.
         Nothing of everturn's starts such a workflow; a program of somebody's may have. Raises Unreachable if an
         operator has paused the budget, which would set nothing until it goes on."""
         try:
-            described = await self.temporal.get_workflow_handle(name).describe()
+            described = await self.temporal.get_workflow_handle(workflow_id).describe()
         except RPCError as error:
             if not temporal_errors.not_found(error):
                 raise
@@ -107,7 +107,7 @@ class BudgetingClient(ClientBase):
         if described.workflow_type != names.TENANT_BUDGET and not is_over(described):
             raise OtherWorkflow(
                 f"The budget of {tenant!r:.100} can't be set: a workflow of type {described.workflow_type!r} has its "
-                f"id, {name!r:.200}.",
+                f"id, {workflow_id!r:.200}.",
                 cure="End that workflow, and set the budget again.",
             )
 

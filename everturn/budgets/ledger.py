@@ -181,15 +181,15 @@ class Ledger:
             self._add_spent(untold)
         self._remember_report(spending.conversation, Reported(of=untold, until=until))
 
-    def _last_report(self, conversation: str) -> Untold | None:
-        reported = self._reported.get(_digest_of(conversation))
+    def _last_report(self, conversation_id: str) -> Untold | None:
+        reported = self._reported.get(_digest_of(conversation_id))
         if reported is None:
             return None
         return reported.of
 
-    def _remember_report(self, conversation: str, reported: Reported) -> None:
-        self._reported.pop(_digest_of(conversation), None)
-        self._reported[_digest_of(conversation)] = reported  # as the last one
+    def _remember_report(self, conversation_id: str, reported: Reported) -> None:
+        self._reported.pop(_digest_of(conversation_id), None)
+        self._reported[_digest_of(conversation_id)] = reported  # as the last one
         while len(self._reported) > MOST_REPORTED:
             self._reported.pop(next(iter(self._reported)))
 
@@ -309,11 +309,11 @@ class Ledger:
             self._at_work[known_id(waiter.conversation)] = until
         return True
 
-    def forget(self, conversation: str) -> None:
+    def forget(self, conversation_id: str) -> None:
         """The conversation is over: it waits for nothing, and holds no place."""
-        self._waiting.pop(conversation, None)
-        self._woken.pop(conversation, None)
-        self._at_work.pop(known_id(conversation), None)
+        self._waiting.pop(conversation_id, None)
+        self._woken.pop(conversation_id, None)
+        self._at_work.pop(known_id(conversation_id), None)
 
     def next_wake(self, now: float) -> float | None:
         """When to ask `wake_waiting` again, if nothing comes before; None if nobody waits."""
@@ -440,5 +440,5 @@ def _month_so_far(day: int, known_days: Iterable[SpentOn]) -> SpentIn:
     return SpentIn(**dict(spent), month=month, last_at=day * DAY_SECONDS)
 
 
-def _digest_of(conversation: str) -> str:
-    return blake2b(conversation.encode("utf-8", "replace"), digest_size=8).hexdigest()
+def _digest_of(conversation_id: str) -> str:
+    return blake2b(conversation_id.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -79,16 +79,16 @@ class TenantSpending:
     def is_busy(self) -> bool:
         return self._speaking is not None or bool(self._untold)
 
-    async def ask_for_turn(self, conversation: str, note: BudgetNote, *, is_question: bool) -> BudgetNote:
+    async def ask_for_turn(self, conversation_id: str, note: BudgetNote, *, is_question: bool) -> BudgetNote:
         """Returns if the conversation may take a turn, with what it then knows. Raises ApplicationError if it may not,
         or if the budget does not answer."""
-        self._untold.pop(conversation, None)
+        self._untold.pop(conversation_id, None)
         # A try before this one may have given the place back.
         may = note.run == _run_mark() and self._holds_lease(note) and activity.info().attempt == 1
         if self._none_until > time.monotonic() or (may and not self._over and self._room):
             return note
         reply = self._queue_spending(
-            Spending(conversation=conversation, asks=True, asked=is_question, untold=note.untold)
+            Spending(conversation=conversation_id, asks=True, asked=is_question, untold=note.untold)
         )
         try:
             answer = await asyncio.wait_for(asyncio.shield(reply), ANSWER_SECONDS)
@@ -98,12 +98,12 @@ class TenantSpending:
             raise self._silent_error(str(error)) from None
         if answer is None:
             return BudgetNote()
-        if refused := next((refusal for refusal in answer.refused if refusal.conversation == conversation), None):
+        if refused := next((refusal for refusal in answer.refused if refusal.conversation == conversation_id), None):
             raise _refusal_error(refused)
         return _note_after(answer, place=answer.places and not is_question)
 
     async def report_turn(
-        self, conversation: str, note: BudgetNote, turn: int, reply: ModelReply, *, is_question: bool, done: bool
+        self, conversation_id: str, note: BudgetNote, turn: int, reply: ModelReply, *, is_question: bool, done: bool
     ) -> BudgetNote | None:
         """Reports what the conversation has not told, if it has to, and returns what its next turn is to know. Without
         an answer, the next turn tells it once more. Nothing here fails the turn, whose reply is paid for."""
@@ -113,7 +113,7 @@ class TenantSpending:
         untold = (note.untold or Untold(since=turn, run=_run_mark())).plus_turn(*spent)
         note = note.model_copy(update={"untold": untold})
         spending = Spending(
-            conversation=conversation,
+            conversation=conversation_id,
             untold=untold,
             tokens=untold.tokens,  # for a budget that an older worker keeps
             cost_usd=None if untold.unpriced else untold.cost_usd,
@@ -125,7 +125,7 @@ class TenantSpending:
             room = self._room
         if not done and room and room.left_by(untold) and room.left_by(let):
             self._let = let
-            self._remember_untold(conversation, spending)
+            self._remember_untold(conversation_id, spending)
             return note
         reported = self._queue_spending(spending)
         with suppress(TimeoutError, NoAnswer):
@@ -137,11 +137,13 @@ class TenantSpending:
             return _note_after(answer, place=place)
         return note.given_back()
 
-    def leave_turn(self, conversation: str, note: BudgetNote) -> None:
+    def leave_turn(self, conversation_id: str, note: BudgetNote) -> None:
         """The conversation's turn was cancelled, and with it the answer, or it waits for a batch: it gives its place
         back. Nobody waits for that."""
         if self._none_until <= time.monotonic():
-            self._queue_spending(Spending(conversation=conversation, untold=note.untold or _nothing_spent(), done=True))
+            self._queue_spending(
+                Spending(conversation=conversation_id, untold=note.untold or _nothing_spent(), done=True)
+            )
 
     def _holds_lease(self, note: BudgetNote) -> bool:
         """Whether its turns need not ask. A worker whose clock is ahead may have promised too much."""
@@ -152,8 +154,8 @@ class TenantSpending:
             task.cancel()
             await asyncio.wait({task})
 
-    def _remember_untold(self, conversation: str, spending: Spending) -> None:
-        self._untold[conversation] = time.monotonic() + LATE_SECONDS, spending.model_copy(update={"late": True})
+    def _remember_untold(self, conversation_id: str, spending: Spending) -> None:
+        self._untold[conversation_id] = time.monotonic() + LATE_SECONDS, spending.model_copy(update={"late": True})
         while len(self._untold) > MOST_UNTOLD:
             self._untold.pop(next(iter(self._untold)))
         if self._late is None:

@@ -57,13 +57,13 @@ class TenantBudgetWorkflow:
         """Tells stalled conversations to ask again. One that is over gives its place to the next."""
         await asyncio.gather(*map(self._resume_one, conversations))
 
-    async def _resume_one(self, conversation: str) -> None:
+    async def _resume_one(self, conversation_id: str) -> None:
         control = Control(by="its tenant's budget", only_stalled=True)
-        handle = workflow.get_external_workflow_handle(conversation)
+        handle = workflow.get_external_workflow_handle(conversation_id)
         try:
             await handle.signal(names.RESUME, control.model_dump(mode="json", exclude_defaults=True))
         except TemporalError:
-            self._ledger.forget(conversation)
+            self._ledger.forget(conversation_id)
             self._changed = True
 
     def _set_alarm(self, wake_at: float | None) -> None:

@@ -36,7 +36,7 @@ def decision_problem(
     )
     if problem or isinstance(decision, Answer):
         return problem
-    return _expected_problem(decision, calls) or _always_problem(decision, calls, policy, agent=agent)
+    return _shown_arguments_problem(decision, calls) or _always_problem(decision, calls, policy, agent=agent)
 
 
 def _edit_problem(approval: Approve, refused_edits: int) -> str | None:
@@ -81,16 +81,16 @@ def _question_problem(decision: Approve | Deny | Answer, calls: Collection[Pendi
     )
 
 
-def _expected_problem(decision: Approve | Deny, calls: Collection[PendingCall]) -> str | None:
+def _shown_arguments_problem(decision: Approve | Deny, calls: Collection[PendingCall]) -> str | None:
     """Whoever approved had other arguments before them."""
     if not isinstance(decision, Approve) or decision.expected is None:
         return None
     expected = decision.expected
-    other = next((pending.call for pending in calls if not same_json(pending.call.arguments, expected)), None)
-    if other is None:
+    changed_call = next((pending.call for pending in calls if not same_json(pending.call.arguments, expected)), None)
+    if changed_call is None:
         return None
-    arguments = shortened(str(other.arguments), max_bytes=MAX_REASON_BYTES)
-    return f"Call {other.call_id!r} has different arguments now: {arguments}. Check them, then decide."
+    arguments = shortened(str(changed_call.arguments), max_bytes=MAX_REASON_BYTES)
+    return f"Call {changed_call.call_id!r} has different arguments now: {arguments}. Check them, then decide."
 
 
 def _always_problem(

@@ -76,7 +76,7 @@ async def _run_chat(choice: AgentChoice, name: str, labels: dict[str, Any], *, a
     try:
         async with connect(choice, name, screen=screen, db=files.database) as place:
             session = ChatSession(place, name, screen, approve_all=approve_all, labels=labels)
-            await session.until_left(begun=lambda: files.save_options(choice))
+            await session.talk_until_left(begun=lambda: files.save_options(choice))
     except asyncio.CancelledError:
         screen.stop_spinner()
         if session and session.begun:

@@ -48,7 +48,7 @@ class ChatSession:
         self.closed = False
         """Whether the conversation was closed."""
 
-    async def until_left(self, *, begun: Callable[[], None]) -> None:
+    async def talk_until_left(self, *, begun: Callable[[], None]) -> None:
         """Talks until the person closes the conversation. `begun` is called once there is one."""
         await self._show_earlier()
         while True:
@@ -92,7 +92,7 @@ class ChatSession:
             case _:
                 run_id = cursor.partition("/")[0]
                 self._follower = self._make_follower(since=f"{run_id}/0", seen=cursor)
-                await self._until_answered()
+                await self._wait_for_answer()
 
     async def _send_message(self, text: str) -> None:
         client = self._place.client
@@ -108,7 +108,7 @@ class ChatSession:
         if self._follower is None:
             self._follower = self._make_follower(since=cursor)
         self._follower.expect_message(text)
-        await self._until_answered()
+        await self._wait_for_answer()
 
     async def _resume_conversation(self, model: str) -> None:
         try:
@@ -119,11 +119,11 @@ class ChatSession:
             except Ended:
                 self._screen.print_line(OVER, style="bold")
                 return
-            await self._until_answered()
+            await self._wait_for_answer()
         except EverturnError as error:
             self._screen.print_line(f"! {error}", style="red")
 
-    async def _until_answered(self) -> None:
+    async def _wait_for_answer(self) -> None:
         assert self._follower is not None
         while True:
             match await self._follower.next_stop():

@@ -97,20 +97,23 @@ async def search_attributes_finding(client: Client, *, fix: bool) -> Finding:
     from everturn import names
     from everturn.temporal.search_attribute_setup import lacking_search_attributes, register_search_attributes
 
-    lacking = await lacking_search_attributes(client.temporal)
-    beside = await lacking_search_attributes(client.temporal, wanted=names.SEARCHABLE | names.EVALUATIONS_SEARCHABLE)
-    if (lacking or beside) and fix:
-        await register_search_attributes(client.temporal, [*lacking, *beside])
-        detail = f"registered: {', '.join([*lacking, *beside])}; running workers use them after a restart"
+    lacking_for_lists = await lacking_search_attributes(client.temporal)
+    lacking_for_searches = await lacking_search_attributes(
+        client.temporal, wanted=names.SEARCHABLE | names.EVALUATIONS_SEARCHABLE
+    )
+    if (lacking_for_lists or lacking_for_searches) and fix:
+        lacking = [*lacking_for_lists, *lacking_for_searches]
+        await register_search_attributes(client.temporal, lacking)
+        detail = f"registered: {', '.join(lacking)}; running workers use them after a restart"
         return Finding("search attributes", "ok", detail)
-    if lacking:
+    if lacking_for_lists:
         return Finding(
             "search attributes",
             "wrong",
-            f"the namespace lacks {', '.join(lacking)}: conversations run, but can't be listed by status",
+            f"the namespace lacks {', '.join(lacking_for_lists)}: conversations run, but can't be listed by status",
             "Register them: everturn doctor --fix; on Temporal Cloud, see docs/howto/use-temporal-cloud.md.",
         )
-    if beside:
+    if lacking_for_searches:
         purposes = {
             "to find conversations by tenant or metadata, and forks at once": names.SEARCHABLE,
             "to find judged answers by their score": names.EVALUATIONS_SEARCHABLE,
@@ -118,7 +121,7 @@ async def search_attributes_finding(client: Client, *, fix: bool) -> Finding:
         detail = "; ".join(
             f"{', '.join(missing)} is missing: {purpose}"
             for purpose, attributes in purposes.items()
-            if (missing := [name for name in beside if name in attributes])
+            if (missing := [name for name in lacking_for_searches if name in attributes])
         )
         return Finding("search attributes", "note", detail, "To register it: everturn doctor --fix.")
     return Finding("search attributes", "ok", f"all {len(names.ALL_SEARCH_ATTRIBUTES)} are there")

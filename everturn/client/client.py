@@ -206,7 +206,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         name = f"{start.agent}-{uuid4().hex[:12]}" if id is None else id
         while True:
             try:
-                await self._start_workflow(start, name, agent, again=again, priority=order)
+                await self._start_workflow(start, name, agent, after_end=again, priority=order)
             except AlreadyStarted:
                 try:
                     if not await is_begun(self.temporal, name, start):

@@ -193,17 +193,17 @@ class ClientBase:
         conversation_id: str,
         agent: Agent | str = "",
         *,
-        again: bool = False,
+        after_end: bool = False,
         priority: Priority | None = None,
         ours: str = "",
     ) -> None:
-        """Raises AlreadyStarted if something with this id runs or, without `again`, is over. `priority`: without it,
-        the tenant is the fairness key. `ours`: how the id of a conversation of our own making begins."""
+        """Raises AlreadyStarted if something with this id runs or, without `after_end`, is over. `priority`: without
+        it, the tenant is the fairness key. `ours`: how the id of a conversation of our own making begins."""
         check_id(conversation_id, ours=ours)
         message = start.as_message().text
-        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
-        if again:
-            reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        id_reuse_policy = WorkflowIDReusePolicy.REJECT_DUPLICATE
+        if after_end:
+            id_reuse_policy = WorkflowIDReusePolicy.ALLOW_DUPLICATE
         if isinstance(agent, str) and agent:
             await self._check_hosted(agent)
         start = start.model_copy(update={"trace": current_context()})
@@ -219,11 +219,11 @@ class ClientBase:
         if (name := _in_charge(start)) != start.agent:  # another agent has taken over
             agent = name
         summary = None if minimal else first_line(message or _origin_in_words(start) or _in_charge(start))
-        asks = 0
+        attempts = 0
 
         async def start_workflow() -> None:
-            nonlocal asks
-            asks += 1
+            nonlocal attempts
+            attempts += 1
             try:
                 await self.temporal.start_workflow(
                     names.CONVERSATION,
@@ -232,7 +232,7 @@ class ClientBase:
                     task_queue=self.task_queue,
                     task_timeout=TASK_TIMEOUT,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                    id_reuse_policy=reuse,
+                    id_reuse_policy=id_reuse_policy,
                     search_attributes=attributes,
                     static_summary=summary,
                     static_details=None if minimal else _details_in_markdown(start, agent),
@@ -242,7 +242,7 @@ class ClientBase:
                 )
             except WorkflowAlreadyStartedError:
                 # By the ask before, perhaps, whose answer did not come.
-                if asks == 1 or not await self._is_started_with(start, conversation_id):
+                if attempts == 1 or not await self._is_started_with(start, conversation_id):
                     raise
 
         try:
@@ -250,15 +250,15 @@ class ClientBase:
             await self.namespace.once_noticed(temporal_errors.ask_until_answered, start_workflow)
         except WorkflowAlreadyStartedError:
             raise AlreadyStarted(
-                f"Conversation {conversation_id!r} {'is already running' if again else 'exists already'}.",
+                f"Conversation {conversation_id!r} {'is already running' if after_end else 'exists already'}.",
                 cure="Send to it with client.send(), or use another id.",
             ) from None
         except RPCError as error:
             raise self.unreachable_error(error) from error
 
     async def _is_started_with(self, start: Start, conversation_id: str) -> bool:
-        first = await first_step(self.temporal, conversation_id)
-        return first is not None and first.start == start
+        start_step = await first_step(self.temporal, conversation_id)
+        return start_step is not None and start_step.start == start
 
 
 def check_id(conversation_id: str, *, ours: str = "") -> None:
@@ -295,13 +295,13 @@ def _origin_in_words(start: Start) -> str:
 
 def _search_attributes(start: Start, agent: Agent | str, metadata_keywords: list[str]) -> TypedSearchAttributes:
     """`found`: what the one for tenants, metadata and forks holds."""
-    first = {names.EVERTURN_STATUS: "running"}
+    indexed = {names.EVERTURN_STATUS: "running"}
     if start.visibility == "full":
-        first[names.EVERTURN_AGENT] = _in_charge(start)
+        indexed[names.EVERTURN_AGENT] = _in_charge(start)
         if model := _expected_model(start, agent):
-            first[names.EVERTURN_MODEL] = model
+            indexed[names.EVERTURN_MODEL] = model
     pairs: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()
+        SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in indexed.items()
     ]
     if metadata_keywords:
         pairs.append(

@@ -260,9 +260,9 @@ async def _terminate_conversation(client: Client, conversation_id: str) -> None:
             raise
 
 
-async def _delete_run(client: Client, conversation_id: str, run: str) -> bool:
+async def _delete_run(client: Client, conversation_id: str, run_id: str) -> bool:
     """Returns False if the history is already gone."""
-    execution = WorkflowExecution(workflow_id=conversation_id, run_id=run)
+    execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
         await client.workflow_service.delete_workflow_execution(request)

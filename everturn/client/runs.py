@@ -40,17 +40,17 @@ async def latest_run(client: Client, conversation_id: str) -> str:
     return str(described.workflow_execution_info.execution.run_id)
 
 
-async def _run_before(client: Client, conversation_id: str, run: str) -> str:
-    async for event in events_of(client, conversation_id, run, page_size=1):
+async def _run_before(client: Client, conversation_id: str, run_id: str) -> str:
+    async for event in events_of(client, conversation_id, run_id, page_size=1):
         began = event.workflow_execution_started_event_attributes
         reset_from = began.original_execution_run_id
-        return began.continued_execution_run_id or (reset_from if reset_from != run else "")
+        return began.continued_execution_run_id or (reset_from if reset_from != run_id else "")
     return ""
 
 
-async def describe_run(client: Client, conversation_id: str, run: str) -> Any:
+async def describe_run(client: Client, conversation_id: str, run_id: str) -> Any:
     """None if there is no such run."""
-    execution = WorkflowExecution(workflow_id=conversation_id, run_id=run)
+    execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)
     request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
     try:
         return await client.workflow_service.describe_workflow_execution(request)
@@ -61,10 +61,10 @@ async def describe_run(client: Client, conversation_id: str, run: str) -> Any:
 
 
 async def events_of(
-    client: Client, conversation_id: str, run: str, *, page_size: int | None = None
+    client: Client, conversation_id: str, run_id: str, *, page_size: int | None = None
 ) -> AsyncIterator[HistoryEvent]:
     """The events of a run; none if the run is gone."""
-    handle = client.get_workflow_handle(conversation_id, run_id=run)
+    handle = client.get_workflow_handle(conversation_id, run_id=run_id)
     try:
         async for event in handle.fetch_history_events(page_size=page_size):
             yield event

@@ -74,7 +74,7 @@ async def send_or_revive(
         try:
             # One that was not there may have begun, and ended, meanwhile: only what is revived is started over it.
             await conversation._client._start_workflow(
-                start, conversation.id, agent or start.agent, again=revives, priority=priority
+                start, conversation.id, agent or start.agent, after_end=revives, priority=priority
             )
         except AlreadyStarted:
             continue  # somebody else was quicker: it runs now, and takes the message

@@ -235,13 +235,13 @@ class _Update:
 
     async def _find_answer(self, described: WorkflowExecutionDescription) -> Any | None:
         """What the conversation answered; None if neither this run nor the one before has taken the update."""
-        run: str | None = described.run_id
+        run_id: str | None = described.run_id
         for _ in range(2):
-            if run is None:
+            if run_id is None:
                 break
-            handle = self._client.get_workflow_handle(self._conversation_id, run_id=run)
+            handle = self._client.get_workflow_handle(self._conversation_id, run_id=run_id)
             try:
-                update = handle.get_update_handle(self.id, workflow_run_id=run)
+                update = handle.get_update_handle(self.id, workflow_run_id=run_id)
                 return await _read_answer(update.result(rpc_timeout=GLANCE_TIMEOUT))
             except WorkflowUpdateFailedError as error:
                 if isinstance(error.cause, ApplicationError) and error.cause.type == names.WITHDRAWN:
@@ -254,8 +254,8 @@ class _Update:
             except RPCError as error:
                 if not temporal_errors.not_found(error):
                     raise
-                started = await first_step(self._client, self._conversation_id, run)
-                run = (started and started.previous_run_id) or None
+                started = await first_step(self._client, self._conversation_id, run_id)
+                run_id = (started and started.previous_run_id) or None
         return None
 
 

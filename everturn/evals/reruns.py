@@ -290,7 +290,9 @@ async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[s
 async def _begin(hosted: HostedCandidate, plan: Plan, start: Start) -> Conversation:
     """The rerun: begun now, or before."""
     with suppress(AlreadyStarted):
-        await hosted.host._start_workflow(start, plan.id, hosted.agent, again=hosted.options.again, ours=names.RERUN)
+        await hosted.host._start_workflow(
+            start, plan.id, hosted.agent, after_end=hosted.options.again, ours=names.RERUN
+        )
     return hosted.host.conversation(plan.id)
 
 

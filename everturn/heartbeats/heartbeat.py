@@ -35,7 +35,7 @@ from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortene
 from everturn.temporal.temporal_errors import not_found
 from everturn.text.utf8 import mend
 from everturn.tools.results import iterator_in
-from everturn.tools.user_code import running_on
+from everturn.tools.user_code import code_blocking_loop
 
 INTERVAL_SECONDS = QUICK.interval_seconds
 """Between two beats, unless the worker's profile says more and the activity's time-out allows it."""
@@ -234,8 +234,8 @@ class Heartbeats:
             self._journal.take_task(
                 task_of(
                     info.task_token,
-                    conversation=info.workflow_id or "",
-                    run=info.workflow_run_id or "",
+                    conversation_id=info.workflow_id or "",
+                    run_id=info.workflow_run_id or "",
                     activity=info.activity_type,
                 )
             )
@@ -332,7 +332,7 @@ class Heartbeats:
 
     def _blocked_by(self, loop: asyncio.AbstractEventLoop) -> dict[str, str]:
         """What the log says of the code that blocks the loop, and what its author can do."""
-        code = running_on(loop, self._loop_thread)
+        code = code_blocking_loop(loop, self._loop_thread)
         if code is None:
             return {"cure": "The machine is too busy, or code outside of tools blocks the loop."}
         return {

@@ -115,8 +115,8 @@ class TaskIntake:
             self._journal.take_task(
                 task_of(
                     task.task_token,
-                    conversation=execution.workflow_id,
-                    run=execution.run_id,
+                    conversation_id=execution.workflow_id,
+                    run_id=execution.run_id,
                     activity=task.start.activity_type,
                 )
             )

@@ -161,13 +161,13 @@ class HistoryReader:
                 late = event.activity_task_timed_out_event_attributes
                 return await self._read_failed(event.event_id, time, late.scheduled_event_id, late.failure)
             case event_types.MARKER_RECORDED if event.marker_recorded_event_attributes.marker_name == PATCH:
-                return self._patches.read_marker(event, time)
+                return self._patches.read_patch_marker(event, time)
             case event_types.MARKER_RECORDED:
                 return await self._read_local(event, time)
             case event_types.TIMER_STARTED:
-                await self._timers.note_started(event)
+                await self._timers.note_timer_started(event)
             case event_types.TIMER_FIRED:
-                return self._timers.read_fired(event, time)
+                return self._timers.read_timer_fired(event, time)
             case event_types.START_CHILD_WORKFLOW_EXECUTION_INITIATED:
                 return await self._agent_asked(event, time)
             case event_types.ACTIVITY_TASK_CANCEL_REQUESTED:
@@ -419,7 +419,7 @@ class PatchReader:
         if name == names.MESSAGE or name in COMMANDS:
             self._signals.append(name)
 
-    def read_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | None:
+    def read_patch_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | None:
         """Of a marker with the name PATCH."""
         data = marker.marker_recorded_event_attributes.details["patch-data"].payloads
         patch = str(json.loads(data[0].data).get("id")) if data else ""
@@ -458,7 +458,7 @@ class TimerReader:
         """The calls of a reply: each may get timers."""
         self._expected |= {f"{kind}{call_id}": (kind, call_id) for call_id in call_ids for kind in _TIMER_KINDS}
 
-    async def note_started(self, event: HistoryEvent) -> None:
+    async def note_timer_started(self, event: HistoryEvent) -> None:
         if not event.user_metadata.HasField("summary"):
             return
         (summary,) = await self._converter.decode([event.user_metadata.summary])
@@ -466,7 +466,7 @@ class TimerReader:
             length = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
             self._running[event.event_id] = _Timer(*about, length)
 
-    def read_fired(self, event: HistoryEvent, time: datetime) -> Step | None:
+    def read_timer_fired(self, event: HistoryEvent, time: datetime) -> Step | None:
         timer = self._running.pop(event.timer_fired_event_attributes.started_event_id, None)
         match timer:
             case _Timer(kind=names.REMINDER):

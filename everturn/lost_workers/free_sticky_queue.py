@@ -28,10 +28,10 @@ async def take_over() -> None:
         _log.debug("worker.not_released", error=str(error))
 
 
-async def _was_lost(info: activity.Info, conversation: str, run: str) -> bool:
+async def _was_lost(info: activity.Info, conversation_id: str, run_id: str) -> bool:
     """Whether the try before this one ended because its heartbeats stopped, on a worker that may have held the
     conversation: one that polls the conversations' queue."""
-    handle = activity.client().get_workflow_handle(conversation, run_id=run)
+    handle = activity.client().get_workflow_handle(conversation_id, run_id=run_id)
     described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
     return described.task_queue == info.task_queue and any(
         pending.last_failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT

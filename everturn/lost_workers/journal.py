@@ -323,8 +323,8 @@ def token_of(task_token: bytes) -> str:
     return b64encode(task_token).decode()
 
 
-def task_of(task_token: bytes, *, conversation: str, run: str, activity: str) -> Task:
-    return {"token": token_of(task_token), "conversation": conversation, "run": run, "activity": activity}
+def task_of(task_token: bytes, *, conversation_id: str, run_id: str, activity: str) -> Task:
+    return {"token": token_of(task_token), "conversation": conversation_id, "run": run_id, "activity": activity}
 
 
 def _write_lines(descriptor: int, lines: list[dict[str, str]], *, offset: int) -> int:
@@ -425,13 +425,13 @@ async def _last_words(client: Client, task: Task) -> list[dict[str, Any]]:
     return []
 
 
-async def release_conversation(client: Client, conversation: str, run: str) -> None:
+async def release_conversation(client: Client, conversation_id: str, run_id: str) -> None:
     """Lets any worker take the conversation's next workflow task, which would otherwise wait for the dead worker first.
     Raises RPCError."""
     await client.workflow_service.reset_sticky_task_queue(
         ResetStickyTaskQueueRequest(
             namespace=client.namespace,
-            execution=WorkflowExecution(workflow_id=conversation, run_id=run),
+            execution=WorkflowExecution(workflow_id=conversation_id, run_id=run_id),
         ),
         timeout=RPC_TIMEOUT,
     )

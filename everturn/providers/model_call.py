@@ -34,7 +34,7 @@ async def ask(
     import_protocols()
     from everturn.providers import background, http
     from everturn.providers.openai_responses.request import in_background
-    from everturn.providers.tool_schemas import fit_schemas, with_own_names
+    from everturn.providers.tool_schemas import fit_schemas, undo_fit_schemas
 
     async def send_once(request: Request) -> Reply:
         if in_background(request):
@@ -53,4 +53,4 @@ async def ask(
         _log.info("thoughts.left_out", model=request.model.name, thoughts=again.left_out)
         reply = await send_once(again.request)
         sent = again
-    return with_own_names(marked_reply(reply, sent), request)
+    return undo_fit_schemas(marked_reply(reply, sent), request)

@@ -66,12 +66,12 @@ def fit_schemas(request: Request) -> Request:
     return replace(request, tools=tuple(tools), output_schema=output)
 
 
-def with_own_names(reply: Reply, request: Request) -> Reply:
+def undo_fit_schemas(reply: Reply, request: Request) -> Reply:
     """The reply with the arguments by their own names, and with objects and lists in place of their JSON. `request`: as
     it was before `fit_schemas`."""
     schemas = {tool.name: tool.parameters for tool in request.tools}
     parts = [
-        _renamed_back(part, schemas[part.name]) if isinstance(part, ToolCall) and part.name in schemas else part
+        _undo_fitted_call(part, schemas[part.name]) if isinstance(part, ToolCall) and part.name in schemas else part
         for part in reply.message.parts
     ]
     if all(map(is_, parts, reply.message.parts)):
@@ -280,15 +280,15 @@ def _describe_rename(name: str, schema: Any) -> Any:
     return {**schema, "description": description}
 
 
-def _renamed_back(call: ToolCall, schema: Mapping[str, Any]) -> ToolCall:
+def _undo_fitted_call(call: ToolCall, schema: Mapping[str, Any]) -> ToolCall:
     definitions = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
-    arguments = _own_names(call.arguments, schema, definitions)
+    arguments = _undo_fitted_value(call.arguments, schema, definitions)
     if arguments == call.arguments:
         return call
     return call.model_copy(update={"arguments": arguments})
 
 
-def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
+def _undo_fitted_value(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
     schemas = [*_same_value_schemas(schema, definitions, depth=_MOST_REFERENCES)]
     if isinstance(value, str):
         value = _unquoted(value, schemas)
@@ -297,12 +297,15 @@ def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
         by_wire = {plain_property(name): name for name in known if name not in value}
         others = next((inner for inside in schemas if (inner := inside.get("additionalProperties"))), None)
         own = {name: by_wire.get(name, name) for name in value}
-        return {own[name]: _own_names(item, known.get(own[name], others), definitions) for name, item in value.items()}
+        return {
+            own[name]: _undo_fitted_value(item, known.get(own[name], others), definitions)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
         items = [inside.get("items") for inside in schemas if isinstance(inside.get("items"), Mapping)]
         if not items:
             return value
-        return [_own_names(item, {"anyOf": items}, definitions) for item in value]
+        return [_undo_fitted_value(item, {"anyOf": items}, definitions) for item in value]
     return value
 
 

@@ -243,7 +243,7 @@ class RunningCode:
     """`charge, in shop.py:12`."""
 
 
-def running_on(loop: asyncio.AbstractEventLoop, thread_id: int) -> RunningCode | None:
+def code_blocking_loop(loop: asyncio.AbstractEventLoop, thread_id: int) -> RunningCode | None:
     """The async user code that holds this event loop right now, seen from another thread; None if none does."""
     frame = sys._current_frames().get(thread_id)
     user_frame = None

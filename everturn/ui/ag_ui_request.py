@@ -207,14 +207,14 @@ def _file_name(part: dict[str, Any]) -> str:
 def _read_output(message: _AgUiMessage) -> PageResult:
     if message.error is not None:
         return PageResult(message.toolCallId, message.error or "It failed.", is_error=True)
-    return PageResult(message.toolCallId, _as_json(message.content))
+    return PageResult(message.toolCallId, _parse_content(message.content))
 
 
 def _is_text(part: dict[str, Any]) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def _as_json(content: Any) -> JsonValue:
+def _parse_content(content: Any) -> JsonValue:
     """The protocol has a text or, since 1.0, a list of parts. What else a page sends is its result, too."""
     if content is None:
         return ""
@@ -258,7 +258,7 @@ def _read_choice(entry: _Resume, calls: dict[str, dict[str, Any]]) -> PageDecisi
 def _shown_arguments(call: dict[str, Any] | None) -> dict[str, JsonValue] | None:
     """The call's arguments in the client's copy of the call."""
     match call:
-        case {"function": {"arguments": str(text)}} if isinstance(value := _as_json(text), dict):
+        case {"function": {"arguments": str(text)}} if isinstance(value := _parse_content(text), dict):
             return value
         case _:
             return None

@@ -240,23 +240,27 @@ class Chat:
         has. Raises Refused for an edit that a browser may have changed."""
         conversation = self.conversation
         call = waiting.questions[choice.question_id]
-        below = bool(call.path)
+        is_of_sub_agent = bool(call.path)
         if not choice.approved:
             return _unless_refused(
-                lambda: conversation.deny(call.call_id, choice.reason, expected=call, children=below)
+                lambda: conversation.deny(call.call_id, choice.reason, expected=call, children=is_of_sub_agent)
             )
         edited = choice.arguments
         if edited is not None:
             edited = _arguments_with_exact_values(call, edited)
         return _unless_refused(
-            lambda: conversation.approve(call.call_id, edited, note=choice.reason, expected=call, children=below)
+            lambda: conversation.approve(
+                call.call_id, edited, note=choice.reason, expected=call, children=is_of_sub_agent
+            )
         )
 
     def _answer_call(self, output: PageResult, waiting: _Waiting) -> Awaitable[str]:
         conversation = self.conversation
-        below = bool(waiting.answers[output.call_id].path)
+        is_of_sub_agent = bool(waiting.answers[output.call_id].path)
         return _unless_refused(
-            lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error, children=below)
+            lambda: conversation.answer(
+                output.call_id, output.content, is_error=output.is_error, children=is_of_sub_agent
+            )
         )
 
     async def stop(self) -> None:
@@ -313,23 +317,23 @@ class _Waiting:
 
 def _find_contradictions(choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> Iterator[str]:
     """What the page says in two ways at once."""
-    first: dict[str, PageDecision | PageResult] = {}
+    decisions_by_name: dict[str, PageDecision | PageResult] = {}
     named: list[tuple[str, PageDecision | PageResult]] = [
         *((choice.question_id, choice) for choice in choices),
         *((output.call_id, output) for output in outputs),
     ]
     for name, decision in named:
-        if first.setdefault(name, decision) != decision:
+        if decisions_by_name.setdefault(name, decision) != decision:
             yield f"The page sends two different answers for the call {decision.call_id!r:.200}. Nothing was decided."
 
 
 def _each_once(decisions: Iterable[Said]) -> list[Said]:
     """The same thing may stand in two parts of a message."""
-    once: list[Said] = []
+    distinct: list[Said] = []
     for thing in decisions:
-        if thing not in once:
-            once.append(thing)
-    return once
+        if thing not in distinct:
+            distinct.append(thing)
+    return distinct
 
 
 def _arguments_with_exact_values(call: WaitingCall, edited: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -18,11 +18,11 @@ def output_of(result: ToolResult) -> Any:
     """The tool's result: an object or a list if the text is JSON of one, else the text. A list of parts if there are
     pictures or files."""
     if all(isinstance(part, Text) for part in result.content):
-        return _as_json(result.text)
+        return _parse_output(result.text)
     return [_write_part(part) for part in result.content]
 
 
-def _as_json(text: str) -> Any:
+def _parse_output(text: str) -> Any:
     # A number or a quoted text stays a text: the tool may have meant it as words.
     if not text.startswith(("{", "[")):
         return text

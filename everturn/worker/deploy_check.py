@@ -95,16 +95,16 @@ def group_conflicts(conflicts: Iterable[Conflict]) -> list[Group]:
     return sorted(by_kind.values(), key=lambda group: -len(group.conversations))
 
 
-def _conflicts_of(conversation: str, by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[Conflict]:
+def _conflicts_of(conversation_id: str, by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[Conflict]:
     name = by_history.state.agent
     agent = agents.get(name)
     if agent is None:
         problem = f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"
-        return [Conflict(conversation, problem, kind=problem)]
+        return [Conflict(conversation_id, problem, kind=problem)]
     unsettled = by_history.calls.unsettled
     problems = [(call, _call_problem(agent, call, planned, agents)) for call, planned in unsettled]
     return [
-        Conflict(conversation, f"call {call.call_id!r} {problem}", kind=problem)
+        Conflict(conversation_id, f"call {call.call_id!r} {problem}", kind=problem)
         for call, problem in problems
         if problem
     ]

@@ -203,8 +203,8 @@ class PendingApprovals:
         self._closing = closing
         self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
-    def objection_to(self, call_id: str, verdict: str) -> str | None:
-        """Why a decision on this call can't be accepted; None if it can."""
+    def not_waiting_problem(self, call_id: str, verdict: str) -> str | None:
+        """That no call waits for such a decision, in words; None if one does."""
         if call_id == names.EVERY_CALL:
             if any(self._addressed_ids(call_id, verdict)):
                 return None

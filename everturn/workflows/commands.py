@@ -131,7 +131,11 @@ class Commands:
             time=workflow.time(),
             refused_edits=self.approvals.refused_edits,
         )
-        return problem or _too_full_for(decision) or self.approvals.objection_to(decision.call_id, verdict_of(decision))
+        return (
+            problem
+            or _too_full_for(decision)
+            or self.approvals.not_waiting_problem(decision.call_id, verdict_of(decision))
+        )
 
     def _addressed_calls(self, decision: Approve | Deny | Answer) -> list[PendingCall]:
         verdict = verdict_of(decision)

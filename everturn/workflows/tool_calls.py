@@ -458,7 +458,7 @@ class OpenCalls:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
             if isinstance(plan, RunElsewhere):
-                settled = self._activities.settle_call(call, request, plan, others=self._ledger.to_come)
+                settled = self._activities.settle_call(call, request, plan, calls_after=self._ledger.to_come)
                 return await self._tracing.note_activity(call, settled)
             if plan.activity:
                 request = request.model_copy(update={"tool": call.name})

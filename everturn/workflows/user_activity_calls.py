@@ -65,7 +65,9 @@ class UserActivityCalls:
         self._operations = operations
         self._awaited_worker = awaited_worker
 
-    async def settle_call(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, others: int) -> ToolResult:
+    async def settle_call(
+        self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, calls_after: int
+    ) -> ToolResult:
         """The call's result. Raises ActivityError if there is none, and Unreadable if it can't be read."""
         edited = request.decision is not None and request.decision.arguments is not None
         checked: CheckedCall | None = None
@@ -80,7 +82,7 @@ class UserActivityCalls:
             arguments = checked.arguments
         request = request.model_copy(update={"arguments": arguments})
         size = size_of(request.arguments)
-        room = await self._space.allot_whole(request=size, others=others)
+        room = await self._space.allot_whole(request=size, others=calls_after)
         if not room:
             return tool_results.error_result(call, NO_ROOM)
 
@@ -89,9 +91,9 @@ class UserActivityCalls:
 
         with self._space.promised(call.call_id, room):
             await self._space.wait_to_carry(size)
-            elsewhere = not isinstance(plan, RunActivity) or plan.task_queue is not None
+            temporal_retries = not isinstance(plan, RunActivity) or plan.task_queue is not None
             result: ToolResult = await self._awaited_worker.run_or_stall(
-                call.call_id, start_run, patience=plan.patience, retried=elsewhere
+                call.call_id, start_run, patience=plan.patience, retried=temporal_retries
             )
         return result
 

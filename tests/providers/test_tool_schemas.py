@@ -8,7 +8,7 @@ import pytest
 
 from everturn import Message, Model, ToolCall
 from everturn.providers import Request, ToolSpec
-from everturn.providers.tool_schemas import fit_schemas, plain_property, with_items, with_own_names
+from everturn.providers.tool_schemas import fit_schemas, plain_property, undo_fit_schemas, with_items
 from everturn.records import Reply
 from everturn.tools.server_tools import UnsupportedParameter
 
@@ -159,10 +159,10 @@ def test_names_that_anthropic_refuses_are_replaced_and_read_back() -> None:
     request = asked(NAMES)
     call = ToolCall(call_id="c1", name="find", arguments=wired(GIVEN))
     reply = Reply(message=Message(role="assistant", parts=(call,)))
-    assert with_own_names(reply, request).tool_calls[0].arguments == GIVEN
+    assert undo_fit_schemas(reply, request).tool_calls[0].arguments == GIVEN
     by_own_names = ToolCall(call_id="c1", name="find", arguments=GIVEN)
     own = Reply(message=Message(role="assistant", parts=(by_own_names,)))
-    assert with_own_names(own, request) is own  # the model may know the real ones from earlier calls
+    assert undo_fit_schemas(own, request) is own  # the model may know the real ones from earlier calls
 
 
 IT = {"$ref": "#/$defs/It"}
@@ -197,7 +197,7 @@ QUOTED = {
 def test_an_object_that_a_server_wrote_as_a_text_is_read(given: dict[str, Any], read: dict[str, Any]) -> None:
     call = ToolCall(call_id="c1", name="find", arguments=given)
     reply = Reply(message=Message(role="assistant", parts=(call,)))
-    assert with_own_names(reply, asked(QUOTED, "vllm:glm-5.3")).tool_calls[0].arguments == read
+    assert undo_fit_schemas(reply, asked(QUOTED, "vllm:glm-5.3")).tool_calls[0].arguments == read
 
 
 def test_other_providers_get_the_names_as_they_are() -> None:

@@ -56,7 +56,7 @@ NOT_COMPARED = {
 
 IN_ANOTHER_FORM: dict[str, Callable[[State], Any]] = {
     "prompts": lambda state: vars(state.prompts).copy(),
-    "in_charge": lambda state: vars(state.in_charge) | {"views": dict(state.in_charge.views)},
+    "in_charge": lambda state: vars(state.in_charge) | {"views_by_agent": dict(state.in_charge.views_by_agent)},
     "inbox.taken_ids": lambda state: (state.message_ids, state.inbox.taken_ids.forgotten),
     # What is too large to hand on, the conversation knows by its place.
     "prefix.earlier": lambda state: state.prefix.earlier is not None,

@@ -439,7 +439,7 @@ def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int 
     """Why the approval is refused, if so many calls wait and the run has so many bytes left."""
     monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
     monkeypatch.setattr(commands, "too_full_for", lambda size: f"no room for {size}" if size > left else "")
-    approvals = SimpleNamespace(refused_edits=0, objection_to=lambda *_, **__: None)
+    approvals = SimpleNamespace(refused_edits=0, not_waiting_problem=lambda *_, **__: None)
     one: Any = SimpleNamespace(
         approvals=approvals, state=SimpleNamespace(policy=(), agent="clerk"), _addressed_calls=lambda _: range(waiting)
     )

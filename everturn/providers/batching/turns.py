@@ -16,7 +16,7 @@ from everturn.providers.batching.openai import OpenAIBatches
 from everturn.providers.bound_thoughts import BoundRequest, marked_reply, without_stale_thoughts
 from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.http import Prepared, prepare_request, request_headers
-from everturn.providers.tool_schemas import fit_schemas, with_own_names
+from everturn.providers.tool_schemas import fit_schemas, undo_fit_schemas
 from everturn.records import Reply
 
 TIER = "batch"
@@ -41,7 +41,7 @@ class TurnLine:
         except FAULTS as error:
             problem = f"reading it failed ({type(error).__name__}: {error!s:.200})"
             raise failures.not_the_protocol(endpoint, problem, status=200) from error
-        reply = with_own_names(marked_reply(reply, self.sent), self.question)
+        reply = undo_fit_schemas(marked_reply(reply, self.sent), self.question)
         return reply.model_copy(update={"details": {**reply.details, "service_tier": TIER}})
 
     def error_of(self, result: LineResult) -> ProviderError:

@@ -169,10 +169,10 @@ class ServerConnection:
         """Returns once it is closed, or could not be opened. Returns whether another greeting may help."""
         from mcp import Client
 
-        from everturn.tools.mcp.transports import Said, open_streams
+        from everturn.tools.mcp.transports import ProgramStderr, open_streams
 
         label = self.server.label
-        last_words = Said(label)
+        last_words = ProgramStderr(label)
         again = False
         try:
             client = Client(

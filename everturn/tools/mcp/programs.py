@@ -116,7 +116,7 @@ async def _read_messages(
     from mcp.shared.message import SessionMessage
 
     assert process.stdout is not None
-    lines = _read_lines(process.stdout)
+    lines = _read_stdout_lines(process.stdout)
     with into:
         try:
             async for line in lines:
@@ -193,7 +193,7 @@ class _Refused(Exception):
         self.head = head
 
 
-async def _read_lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _read_stdout_lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Raises _Refused."""
     _, pace = limits.new_paces()
     held = bytearray()

@@ -50,7 +50,7 @@ _LINE_CHARS = 500
 _log = get_logger("everturn.mcp")
 
 
-class Said:
+class ProgramStderr:
     """What a program wrote on its standard error: logged, and its last lines kept for errors."""
 
     def __init__(self, server: str) -> None:
@@ -68,7 +68,7 @@ class Said:
         source = os.fdopen(read_end, "rb", buffering=0)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-        listening = asyncio.create_task(self._read_lines(reader))
+        listening = asyncio.create_task(self._read_stderr(reader))
         try:
             with os.fdopen(write_end, "w") as sink:
                 yield sink
@@ -77,16 +77,16 @@ class Said:
                 await asyncio.wait_for(listening, 0.2)
             transport.close()
 
-    async def _read_lines(self, reader: asyncio.StreamReader) -> None:
+    async def _read_stderr(self, reader: asyncio.StreamReader) -> None:
         pace = limits.pace_of_errors()
-        held = b""
+        unfinished_line = b""
         while piece := await reader.read(limits.PIECE_BYTES):
             await pace.wait_for(len(piece))
-            *lines, held = (held + piece).split(b"\n")
-            held = held[: limits.PIECE_BYTES]
+            *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
+            unfinished_line = unfinished_line[: limits.PIECE_BYTES]
             for line in lines[-limits.MAX_LINES_AT_ONCE :]:
                 self._keep_line(line)
-        self._keep_line(held)
+        self._keep_line(unfinished_line)
 
     def _keep_line(self, line: bytes) -> None:
         if text := line.decode(errors="replace").strip()[:_LINE_CHARS]:
@@ -95,10 +95,10 @@ class Said:
 
 
 @asynccontextmanager
-async def open_streams(server: McpServer, last_words: Said, overflow: Overflow) -> AsyncIterator[TransportStreams]:
+async def open_streams(server: McpServer, stderr: ProgramStderr, overflow: Overflow) -> AsyncIterator[TransportStreams]:
     """The transport, for the SDK's client. `overflow` gets what the server did if it sends too much."""
     if server.command:
-        async with last_words.pipe() as sink, run_program(server, sink, overflow) as (messages, answers):
+        async with stderr.pipe() as sink, run_program(server, sink, overflow) as (messages, answers):
             yield bound_streams(messages, answers, overflow)
         return
     from mcp.client.streamable_http import streamable_http_client

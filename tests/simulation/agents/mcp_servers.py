@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from everturn import McpServer
     from everturn.tools.mcp.limits import Overflow
-    from everturn.tools.mcp.transports import Said
+    from everturn.tools.mcp.transports import ProgramStderr
     from tests.simulation.temporal.server import Server
 
 STAND, PRESS = "stand", "press"
@@ -103,7 +103,9 @@ class McpServers:
         self.all = {name: SimulatedMcp(name, self) for name in (STAND, PRESS)}
 
     @asynccontextmanager
-    async def streams(self, server: McpServer, said: Said, overflow: Overflow) -> AsyncIterator[TransportStreams]:
+    async def streams(
+        self, server: McpServer, stderr: ProgramStderr, overflow: Overflow
+    ) -> AsyncIterator[TransportStreams]:
         """In the place of the one in transports.py."""
         line = await self.all[server.label].connected()
         self.lines.append(line)
