@@ -172,11 +172,11 @@ class ServerConnection:
         from everturn.tools.mcp.transports import ProgramStderr, open_streams
 
         label = self.server.label
-        last_words = ProgramStderr(label)
+        stderr = ProgramStderr(label)
         again = False
         try:
             client = Client(
-                open_streams(self.server, last_words, self._overflow),
+                open_streams(self.server, stderr, self._overflow),
                 mode=mode,
                 elicitation_callback=self._on_elicitation,
                 message_handler=self._on_message,
@@ -205,8 +205,8 @@ class ServerConnection:
                 self._cure = problem.cure
         finally:
             self._why = self._overflow.why or self._why
-            if last_words.last_lines:
-                self._why = f"{self._why or 'it ended'}; it said: {last_words.last_lines}"
+            if stderr.last_lines:
+                self._why = f"{self._why or 'it ended'}; it said: {stderr.last_lines}"
             if self._opened.done() and not self._stop.is_set():
                 _log.warning("mcp.disconnected", server=label, why=self._why or "it ended")
                 self._on_change()
