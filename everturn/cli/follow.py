@@ -133,7 +133,7 @@ class Follower:
                         reason = LOST_IN_WORDS
                     elif failure.message:
                         failure_cause = await read_cause(self._temporal.data_converter, failure)
-                        reason = one_line(failure_cause.cause, 300)
+                        reason = one_line(f"{failure_cause.cause} {failure_cause.cure}".strip(), 300)
                     line = f"{pending.activity_type.name}, try {pending.attempt}: {reason}"
                     # Once for each cause, since there may be a retry each second. But every lost worker is shown.
                     once = line if lost else f"{pending.activity_id}: {reason}"

@@ -103,6 +103,7 @@ async def test_the_terminal_says_once_what_is_tried_again_and_again(
         following.cancel()
         await asyncio.wait({following})
     assert shown.getvalue().count("call_model, try") == 1, shown.getvalue()
+    assert "Start a worker that has it" in " ".join(shown.getvalue().split())
 
 
 async def test_without_any_worker_it_starts_and_whoever_waits_is_told(
