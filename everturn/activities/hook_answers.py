@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from everturn.hooks import AskApproval, DenyCall, ModelInput, StallWith, StopWith
 from everturn.models import ModelSettings
+from everturn.policy import same_json
 from everturn.records import Message, Record, Reply, ToolCall, ToolResult
 from everturn.sizes import MAX_DEPTH, too_deep
 from everturn.system.json_numbers import place_of_odd_number
@@ -35,7 +36,7 @@ def own_copy(given: Any) -> Any:
 def check_answer(answer: Any, *, given: Any, before: Any) -> Any:
     """What the hook means: what it returned; or `given`, a copy of `before`, if it returned nothing and changed that.
     Every text in it can be written. Raises Unfit."""
-    if answer is None and isinstance(given, Record) and given != before:
+    if answer is None and isinstance(given, Record) and not same_record(given, before):
         answer = given
     match answer:
         case None:
@@ -48,7 +49,25 @@ def check_answer(answer: Any, *, given: Any, before: Any) -> Any:
         case ModelInput():
             return _check_input(answer, before)
         case _:
-            return answer if answer == before else validated_record(answer, type(answer).__name__)
+            return answer if same_record(answer, before) else validated_record(answer, type(answer).__name__)
+
+
+def same_record(first: Record, second: Record) -> bool:
+    """Whether they are the same as JSON, whose 1 is not true. Only arguments of calls have values of any kind."""
+    if first != second:
+        return False
+    both = zip(_calls_in(first), _calls_in(second), strict=True)
+    return all(same_json(call.arguments, other.arguments) for call, other in both)
+
+
+def _calls_in(record: Record) -> tuple[ToolCall, ...]:
+    match record:
+        case ToolCall():
+            return (record,)
+        case Reply():
+            return tuple(record.tool_calls)
+        case _:
+            return ()
 
 
 def _text_field(answer: Any, name: str) -> str:

@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.activities import hook_answers
+from everturn.activities.hook_answers import same_record
 from everturn.agent import Agent
 from everturn.hooks import (
     AskApproval,
@@ -137,7 +138,7 @@ class HookRuns:
             answer = await self._run_model_hook(hook, "after_model", reply, wanted=Reply)
             if isinstance(answer, StopWith):
                 return stopped_reply(reply, answer.text)
-            if answer is not None and answer != reply:
+            if answer is not None and not same_record(answer, reply):
                 if problem := _reply_problem(reply, answer):
                     self._stall_failed(hook, "after_model", problem)
                 reply = answer
@@ -182,7 +183,7 @@ class HookRuns:
         for hook in self._hooks_at("before_tool", tool=call.name):
             try:
                 answer = await self._run_hook(hook, "before_tool", verdict.call, context, wanted=_OF_CALLS)
-                if isinstance(answer, ToolCall) and answer != verdict.call:
+                if isinstance(answer, ToolCall) and not same_record(answer, verdict.call):
                     await _check_change(verdict.call, answer, tool, context)
                 if isinstance(answer, ToolResult) and answer.call_id != call.call_id:
                     raise HookFailed("it returned a result with another call_id")
@@ -210,7 +211,7 @@ class HookRuns:
                     raise Stops(text)
                 case StallWith(cause, cure):
                     raise _stall_error(cause, cure)
-                case ToolCall() if answer != verdict.call:
+                case ToolCall() if not same_record(answer, verdict.call):
                     self._note_action(hook, "before_tool", "changed", call=call)
                     verdict = replace(verdict, call=answer, changed_by=(*verdict.changed_by, name_of(hook)))
                     self.changed[call.call_id] = answer

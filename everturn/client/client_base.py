@@ -37,7 +37,7 @@ from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.list_filters import quoted
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.tenants.metadata import TENANT, fits_index, in_index, in_words, index_keywords
+from everturn.tenants.metadata import RESERVED_KEYS, TENANT, fits_index, in_index, in_words, index_keywords
 from everturn.tenants.priorities import priority_of, read_weights, with_weight, without_name
 from everturn.text.markdown import code, first_line, inline
 from everturn.text.utf8 import check_utf8
@@ -127,6 +127,11 @@ class ClientBase:
         if unknown := [key for key in start.searchable if key not in (TENANT, *start.metadata)]:
             has = ", ".join(start.metadata) or "nothing"
             raise Refused(f"searchable= names {unknown[0]!r:.100}, but the metadata has {has}.", cure="Add it.")
+        if taken := RESERVED_KEYS.intersection(start.searchable, start.metadata):
+            raise Refused(
+                f"The metadata has {min(taken)!r}, which means something else in the index.",
+                cure="Use another name for it, or leave it out of searchable=.",
+            )
         if not fits_index(in_index(start, start.searchable)):
             raise Refused(
                 f"What searchable= names is too long: Temporal's index takes {MAX_KEYWORD_BYTES:,} bytes of it.",

@@ -23,6 +23,10 @@ MORE_FORKS_OF = "fork-of-more"
 """Of a fork that shares its beginning with more conversations than there is room for: its memo has them all."""
 
 
+RESERVED_KEYS = frozenset({TENANT, FORK_OF})
+"""What the index says of each conversation. No key of the metadata may say it in their place."""
+
+
 class Labelled(Record):
     """What has a tenant and metadata: the start of a conversation, and the input of each activity that runs code of the
     user's."""
@@ -68,7 +72,7 @@ def search_keyword(key: str, value: JsonValue) -> str:
 
 def in_index(start: Labelled, keys: Iterable[str]) -> list[str]:
     """Those of the start's labels that are there, as the search attribute holds them."""
-    known = {TENANT: start.tenant, **start.metadata}
+    known = {**start.metadata, TENANT: start.tenant}
     return [search_keyword(key, known[key]) for key in dict.fromkeys(keys) if known.get(key) is not None]
 
 

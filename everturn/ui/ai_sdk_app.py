@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import Any
@@ -20,7 +21,7 @@ from everturn.http.json_response import JsonResponse
 from everturn.ui.ai_sdk_messages import ui_messages
 from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read_post
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
-from everturn.ui.chats import KEEP_OPEN, MAX_CHAT_BODY_BYTES, OWN_ID, Chat, Chats
+from everturn.ui.chats import KEEP_OPEN, MAX_CHAT_BODY_BYTES, OWN_ID, Chat, Chats, NewMessage
 from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator, SeenByPage
 from everturn.ui.visitors import Authorize
@@ -73,6 +74,13 @@ def ai_sdk(
     )
 
 
+async def _send_refusing_none(chat: Chat, messages: Sequence[NewMessage]) -> None:
+    """Sends what the page may have sent before. What is refused was refused then, too."""
+    for message in messages:
+        with suppress(Refused):
+            await chat.send_message(message)
+
+
 class _AiSdk:
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
@@ -82,23 +90,23 @@ class _AiSdk:
         chat = await self._chats.open_chat(request, posted.id)
         what = read_post(posted)
         if isinstance(what, DecidedOnPage):
-            if what.message:
-                with suppress(Refused):  # as it was before: it can't keep the person from deciding
-                    await chat.send_message(what.message)
+            await _send_refusing_none(chat, what.messages)  # it can't keep the person from deciding
             any_open, refused = await chat.decide(what.choices, what.outputs)
             continued: dict[str, Any] = {
                 "seen": what.seen,
                 "message_id": what.message_id,
-                "repeats": not (any_open or what.message),
+                "repeats": not (any_open or what.messages),
             }
             return await self._stream_answer(chat, chat.follow_answer(seen=what.seen), **continued, refused=refused)
         if isinstance(what, AskedAgain):
             again = await chat.ask_again(what.message, answer_id=what.answer_id)
             return await self._stream_answer(chat, chat.follow_answer(message_id=again))
-        if what.message_id.startswith(OWN_ID):
+        *earlier, message = what.messages
+        await _send_refusing_none(chat, earlier)
+        if message.message_id.startswith(OWN_ID):
             return await self._stream_answer(chat, chat.follow_answer())
-        await chat.send_message(what)
-        return await self._stream_answer(chat, chat.follow_answer(message_id=what.message_id))
+        await chat.send_message(message)
+        return await self._stream_answer(chat, chat.follow_answer(message_id=message.message_id))
 
     async def resume_stream(self, request: Request) -> Response:
         chat = await self._open_chat(request)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
@@ -54,8 +54,16 @@ class DecidedOnPage:
     choices: list[PageDecision]
     outputs: list[PageResult]
     seen: SeenByPage
-    message: NewMessage | None = None
+    messages: list[NewMessage] = field(default_factory=list)
     """What the person said after that answer. It may have been sent before."""
+
+
+@dataclass(frozen=True)
+class SaidOnPage:
+    """What the person said after the last answer, in its order. What comes before the last message may have been sent,
+    or refused, before; or it never arrived."""
+
+    messages: list[NewMessage]
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class AskedAgain:
     """The page's id for the answer to replace; empty if the page did not give it."""
 
 
-def read_post(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
+def read_post(posted: Posted) -> SaidOnPage | DecidedOnPage | AskedAgain:
     """Raises HTTPException for a request that a durable conversation can't carry out."""
     last = posted.newest
     if not last.id:
@@ -81,7 +89,7 @@ def read_post(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
             return AskedAgain(message, answer_id=answer_id)
         if posted.messageId is not None and not last.id.startswith(OWN_ID):
             raise HTTPException(409, "What was said stays said: a message can't be edited. Send another one.")
-        return message
+        return SaidOnPage([*_said_after_answer(posted.messages[:-1]), message])
     if posted.trigger == "regenerate-message":
         raise HTTPException(400, "An answer that is made anew is one to the user's message, which is to be the last.")
     if last.role == "assistant":
@@ -186,7 +194,7 @@ def _read_decisions(message: _UIMessage, posted: Posted) -> DecidedOnPage:
         questions=frozenset(question for part in parts if (question := _question_of(part)) is not None),
         unapproved=frozenset(part["toolCallId"] for part in parts if part.get("state") in _UNAPPROVED),
     )
-    return DecidedOnPage(message.id, choices, outputs, seen, _said_after(posted))
+    return DecidedOnPage(message.id, choices, outputs, seen, _said_after_answer(posted.messages))
 
 
 def _readable_answers(posted: Posted) -> list[_UIMessage]:
@@ -211,14 +219,17 @@ def _question_of(part: dict[str, Any]) -> str | None:
             return None
 
 
-def _said_after(posted: Posted) -> NewMessage | None:
-    """The user's message at the end, which may not have arrived when it was sent."""
-    last = _UIMessage.model_validate(posted.messages[-1])
-    if last.role != "user" or not last.id or last.id.startswith(OWN_ID):
-        return None
-    with suppress(HTTPException):  # it was refused before, and can't keep the person from deciding
-        return _user_message(last)
-    return None
+def _said_after_answer(messages: Sequence[Any]) -> list[NewMessage]:
+    """The user's messages at the end. What can't be read was refused before, and keeps nothing else back."""
+    said: list[NewMessage] = []
+    for written in reversed(messages):
+        if isinstance(written, dict) and written.get("role") == "assistant":
+            break
+        with suppress(ValidationError, HTTPException):
+            message = _UIMessage.model_validate(written)
+            if message.role == "user" and message.id and not message.id.startswith(OWN_ID):
+                said.insert(0, _user_message(message))
+    return said
 
 
 def _read_choice(call_id: str, question: str, approval: dict[str, Any], shown_input: Any) -> PageDecision:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everturn import Message, ModelSettings, Text, ToolCall, ToolResult
-from everturn.activities.hook_answers import Unfit, check_answer, own_copy
+from everturn.activities.hook_answers import Unfit, check_answer, own_copy, same_record
 from everturn.activities.hook_runs import _reply_problem
 from everturn.hooks import AskApproval, DenyCall, ModelInput, StallWith, StopWith
 from everturn.records import Reply
@@ -108,3 +108,13 @@ def test_what_is_changed_in_place_is_a_change_and_nothing_else_sees_it() -> None
     with pytest.raises(Unfit, match="ToolCall that is none"):
         check_answer(None, given=given, before=CALL)
     assert check_answer(DenyCall("no"), given=given, before=CALL) == DenyCall("no")
+
+
+@pytest.mark.parametrize("before", [CALL, REPLY], ids=["call", "reply"])
+def test_true_in_the_place_of_1_is_a_change(before: Any) -> None:
+    one, true = (_with(CALL, arguments={"cents": value}) for value in (1, True))
+    if before is REPLY:
+        one, true = (_with(REPLY, message=_with(REPLY.message, parts=(call,))) for call in (one, true))
+    assert one == true, "Python's 1 equals True"
+    assert not same_record(of(true, before=one), one)
+    assert same_record(of(one, before=one), one)

@@ -136,6 +136,7 @@ async def _two(look: Callable[[], object]) -> bool:
     ("options", "why"),
     [
         ({"searchable": ["ordr"], "metadata": {"order": "81"}}, "searchable= names 'ordr'"),
+        ({"searchable": ["tenant"], "metadata": {"tenant": "acme"}, "tenant": "other"}, "means something else"),
         ({"searchable": ["a"]}, "the metadata has nothing"),
         ({"searchable": [str(one) for one in range(11)]}, "searchable"),
         ({"searchable": [*"abcdefghi"], "metadata": dict.fromkeys("abcdefghi", "x" * 240)}, "too long"),

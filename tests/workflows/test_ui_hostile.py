@@ -234,6 +234,23 @@ async def test_an_answer_that_is_made_anew_twice_is_asked_for_once(
         assert len(await client.conversation(f"clerk:acme:ann:{chat}").transcript()) == 4
 
 
+async def test_a_message_whose_request_never_arrived_goes_along_with_the_next(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    """The page shows it, with an error, and keeps it."""
+    unreadable = {**user("?", "m0"), "parts": [{"type": "file", "url": "ftp://a"}]}
+    lost, newest = user("I am Ann.", "m1"), user("Who am I?", "m2")
+    body = {"id": chat, "messages": [unreadable, lost, newest]}
+    async with hosting(client, agent_on(scripted(lambda messages: f"I read {len(messages)}."))):
+        for _ in range(2):
+            await http.post("/chat/", json=body)
+        conversation = client.conversation(f"clerk:acme:ann:{chat}")
+        await conversation.close()
+        await conversation.outcome()
+    said = await conversation.transcript()
+    assert [message.text for message in said if message.role == "user"] == ["I am Ann.", "Who am I?"]
+
+
 def responded(chunk: dict[str, Any], *, approved: bool = True, **more: Any) -> dict[str, Any]:
     part = {
         "type": "tool-refund",
