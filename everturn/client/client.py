@@ -339,8 +339,11 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         `metadata`: only conversations that were started with it and made `searchable` by it. `search`: only those whose
         id, agent or model (`provider:name`) begins with this. `started_after`, `started_before`: when their latest run
         began. `ended`: True: only those that are over; False: only the others.
-        Raises ConversationError if the namespace lacks everturn's search attributes."""
-        for what, wanted in (("status", status), ("agent", agent), ("search", search)):
+        Raises InvalidSetting for a status that there is not, and ConversationError if the namespace lacks everturn's
+        search attributes."""
+        if status not in (None, *listing.STATUSES):
+            raise InvalidSetting(f"There is no status {status!r}.", cure=f"There are {', '.join(listing.STATUSES)}.")
+        for what, wanted in (("agent", agent), ("search", search)):
             check_utf8(what, wanted or "")
         with self._explaining_searches():
             versions = listing.Versions(self.temporal)

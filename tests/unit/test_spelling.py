@@ -229,6 +229,7 @@ WRONG_THINGS: list[tuple[Callable[[], Any], str, type[Exception]]] = [
     (lambda: NOWHERE.send("clerk", "Hi", id=cast("Any", 81)), "The id is 81, of type int", Refused),
     (lambda: NOWHERE.conversation(cast("Any", 81)), "The id is 81, of type int", Refused),
     (lambda: NOWHERE.start("clerk", "Hi", limit=3), "Did you mean 'limits'", InvalidSetting),  # type: ignore[call-arg]
+    (lambda: anext(NOWHERE.conversations(status="waiting")), "'waiting'. There are running, awaiting_", InvalidSetting),
     (lambda: NOWHERE.run("clerk", "Hi", mode="x"), "Did you mean 'model'", InvalidSetting),  # type: ignore[call-arg]
 ]
 
