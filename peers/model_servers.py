@@ -2,7 +2,7 @@
 
 llama.cpp's has a model with random weights: what it says is noise, what it obeys is not. vLLM's and transformers' have
 one that calls a tool, answers, or writes an output: peers/tiny_model.py. Both are installed with PyPI's torch, which is
-built for CUDA and works without: six gigabytes.
+built for CUDA and works without: six gigabytes. Ollama is built from its Go module: ten minutes the first time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from everturn.records import Thinking
 from peers.bench import HOST, Bench, NotInstalled, free_port
 from peers.questions import PIXEL, Weather, ask_with_a_call, error_of, get_weather, set_keys
 
-MINUTES = 50
+MINUTES = 70
 
 LLAMA = ("xllamacpp==2026.10.11549", "gguf==0.19.0")
 """xllamacpp is llama.cpp's own server in a wheel; the last part of its version is llama.cpp's build."""
