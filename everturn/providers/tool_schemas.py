@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from everturn.providers.base import Request, ToolSpec, warn_unsupported
 from everturn.providers.catalog import row_of
@@ -25,6 +25,7 @@ from everturn.providers.json_values import mend_texts, parse_json
 from everturn.records import Reply, ToolCall
 from everturn.sizes import shortened
 from everturn.system.json_numbers import compact_json, place_of_odd_number
+from everturn.validation.schema_references import MOST_REFERENCES, same_value_schemas, target_of
 
 Schema = dict[str, Any]
 
@@ -35,12 +36,19 @@ _CHOICES: Final = ("anyOf", "oneOf")
 _AT_THE_TOP: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that the top of a schema may not have."""
 
+_BESIDE_EACH_OTHER: Final = ("anyOf", "oneOf", "not", "if", "enum", "const", "dependentSchemas")
+"""Of these, two schemas for the same value can't be one: each says what it says on its own."""
+_CONDITION: Final = ("if", "then", "else")
+
 _SCHEMAS_BY_NAME: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _SCHEMAS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SCHEMA: Final = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 
 _MAX_RULE_BYTES: Final = 2_000
-_MOST_REFERENCES: Final = 20
+_MOST_BRANCHES: Final = 1_000
+"""Schemas that are joined into one: a few that double with each level would never be done."""
+_DEFINITION: Final = re.compile(r"#|#/(?:\$defs|definitions)/[^/]+")
+"""References that stay right whatever is rewritten."""
 
 
 class Unwritable(Exception):
@@ -80,14 +88,61 @@ def undo_fit_schemas(reply: Reply, request: Request) -> Reply:
 
 
 def _fitted_tool(tool: ToolSpec, *, renames: bool) -> ToolSpec:
-    schema, rules = top_level_object(tool.parameters)
+    schema, rules = _rewrite(tool.parameters, renames=renames)
+    if schema is tool.parameters:
+        return tool
+    if any(_moving_references(tool.parameters)):
+        schema, rules = _rewrite(with_definitions(tool.parameters), renames=renames)
+    described = "\n\n".join(filter(None, [tool.description, *rules]))
+    return replace(tool, description=described, parameters=schema)
+
+
+def _rewrite(given: Mapping[str, Any], *, renames: bool) -> tuple[Mapping[str, Any], list[str]]:
+    schema, rules = top_level_object(given)
     schema = with_items(schema)
     if renames:
         schema = _with_plain_names(schema)
-    if schema is tool.parameters:
-        return tool
-    described = "\n\n".join(filter(None, [tool.description, *rules]))
-    return replace(tool, description=described, parameters=schema)
+    return schema, rules
+
+
+# ---------------------------------------------------------------- references
+
+
+def with_definitions(root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema with a definition for each other place that it refers to: that place may move, or get another name."""
+    names: dict[str, str] = {}
+    whole = _refer_to_definitions(root, names)
+    added: dict[str, Any] = {}
+    while missing := [(reference, name) for reference, name in names.items() if name not in added]:
+        for reference, name in missing:
+            target = target_of(reference, root)
+            added[name] = _refer_to_definitions(target, names) if isinstance(target, Mapping) else {}
+    return {**whole, "$defs": {**(whole.get("$defs") or {}), **added}}
+
+
+def _refer_to_definitions(schema: Mapping[str, Any], names: dict[str, str]) -> Mapping[str, Any]:
+    """`names`: the definitions' names, by the references that they stand for."""
+    changed = _each_schema(schema, lambda inner: _refer_to_definitions(inner, names))
+    reference = schema.get("$ref")
+    if not _moves(reference):
+        return changed
+    marked = hashlib.sha256(reference.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    name = names.setdefault(reference, f"{_NOT_IN_NAMES.sub('_', reference)[-40:].strip('_')}_{marked}")
+    return {**changed, "$ref": f"#/$defs/{name}"}
+
+
+def _moves(reference: object) -> TypeGuard[str]:
+    return isinstance(reference, str) and reference.startswith("#/") and not _DEFINITION.fullmatch(reference)
+
+
+def _moving_references(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if _moves(reference := value.get("$ref")):
+            yield reference
+        value = [*value.values()]
+    if isinstance(value, list):
+        for inner in value:
+            yield from _moving_references(inner)
 
 
 # ---------------------------------------------------------------- the top
@@ -98,24 +153,26 @@ def top_level_object(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
     Unwritable."""
     if given.get("type") == "object" and not given.keys() & {*_AT_THE_TOP, "$ref"}:
         return given, []
-    definitions = {**(given.get("definitions") or {}), **(given.get("$defs") or {})}
-    schema = _flatten_branches(_resolve_reference(given, definitions), definitions)
+    joining = _SchemaJoin(given)
+    schema = joining.join(given)
     rules = []
     leftover = {name: schema.pop(name) for name in _AT_THE_TOP if name in schema}
     for word in _CHOICES:
         if branches := leftover.pop(word, None):
-            _add_choice(
-                schema, [_flatten_branches(_resolve_reference(branch, definitions), definitions) for branch in branches]
-            )
+            _add_choice(schema, [*joining.objects_in(branches)])
             rules.append(f"The arguments have to fit {_ONE_OF[word]}: {_rule_text(branches)}")
     if leftover:
         rules.append(f"The arguments have to fit this JSON schema, too: {_rule_text(leftover)}")
-    kind = schema.get("type", "object")
-    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        raise Unwritable(f"its arguments are no object, but {kind!r}")
+    if not _may_be_object(schema):
+        raise Unwritable(f"its arguments are no object, but {schema['type']!r}")
     schema["type"] = "object"
     schema.setdefault("properties", {})
     return schema, rules
+
+
+def _may_be_object(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type", "object")
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)
 
 
 _ONE_OF: Final = {"anyOf": "at least one of these JSON schemas", "oneOf": "exactly one of these JSON schemas"}
@@ -125,42 +182,70 @@ def _rule_text(value: Any) -> str:
     return shortened(compact_json(value), max_bytes=_MAX_RULE_BYTES)
 
 
-def _resolve_reference(schema: Any, definitions: Mapping[str, Any]) -> Schema:
-    """The schema that a reference leads to, with what is beside it. Raises Unwritable."""
-    if not isinstance(schema, Mapping):
-        return {}
-    resolved = dict(schema)
-    for _ in range(_MOST_REFERENCES):
-        reference = resolved.pop("$ref", None)
-        if reference is None:
-            return resolved
-        name = str(reference).removeprefix("#/$defs/").removeprefix("#/definitions/")
-        target = definitions.get(name)
-        if not isinstance(target, Mapping):
-            raise Unwritable(f"its $ref {str(reference)[:100]!r} leads nowhere")
-        resolved = {**target, **resolved}
-    raise Unwritable("its $ref leads to itself")
+class _SchemaJoin:
+    """Joins what several schemas say of one object."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._remaining = _MOST_BRANCHES
+
+    def join(self, schema: Any, followed: frozenset[str] = frozenset()) -> Schema:
+        """The schema that a reference leads to, with what is beside it, and with what `allOf` says in it, as far as
+        that describes properties. `followed`: the references that led here. Raises Unwritable."""
+        self._remaining -= 1
+        if self._remaining < 0:
+            raise Unwritable(f"it joins more than {_MOST_BRANCHES:,} schemas")
+        joined, followed = self._resolve(schema, followed)
+        for branch in joined.pop("allOf", None) or ():
+            if not (isinstance(branch, Mapping) and branch.get("$ref") in followed):  # it says itself again
+                _add_branch(joined, self.join(branch, followed))
+        return joined
+
+    def objects_in(self, branches: Any, followed: frozenset[str] = frozenset()) -> Iterator[Schema]:
+        """Those of a choice's branches that are objects, with the branches of choices within them."""
+        for branch in branches if isinstance(branches, list) else ():
+            reference = branch.get("$ref") if isinstance(branch, Mapping) else None
+            if reference is not None and reference in followed:
+                continue
+            joined = self.join(branch)
+            inner = [choice for word in _CHOICES for choice in joined.get(word) or ()]
+            if inner and "properties" not in joined:
+                yield from self.objects_in(inner, followed | ({reference} if reference else set()))
+            elif _may_be_object(joined):
+                yield joined
+
+    def _resolve(self, schema: Any, followed: frozenset[str]) -> tuple[Schema, frozenset[str]]:
+        resolved = dict(schema) if isinstance(schema, Mapping) else {}
+        for _ in range(MOST_REFERENCES):
+            reference = resolved.pop("$ref", None)
+            if reference is None:
+                return resolved, followed
+            target = target_of(str(reference), self._root)
+            if not isinstance(target, Mapping):
+                raise Unwritable(f"its $ref {str(reference)[:100]!r} leads nowhere")
+            followed |= {str(reference)}
+            resolved = {**target, **resolved}
+        raise Unwritable("its $ref leads to itself")
 
 
-def _flatten_branches(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
-    """The schema with what `allOf` says in it, as far as that describes properties."""
-    branches = schema.pop("allOf", None) or ()
-    for branch in branches:
-        inside = _flatten_branches(_resolve_reference(branch, definitions), definitions)
-        _add_properties(schema, inside.pop("properties", None) or {})
-        if required := inside.pop("required", None):
-            schema["required"] = [*dict.fromkeys([*schema.get("required", ()), *required])]
-        for word in _CHOICES:
-            if word in inside and word in schema:
-                schema.setdefault("allOf", []).append({word: inside.pop(word)})
-        for name, value in inside.items():
-            schema.setdefault(name, value)
-    return schema
+def _add_branch(schema: Schema, branch: Schema) -> None:
+    """Adds what a branch of `allOf` says. A rule that the schema has one of already stays a branch."""
+    _add_properties(schema, branch.pop("properties", None) or {})
+    if required := branch.pop("required", None):
+        schema["required"] = [*dict.fromkeys([*schema.get("required", ()), *required])]
+    for word in _BESIDE_EACH_OTHER:
+        if word in branch and word in schema:
+            words = _CONDITION if word == "if" else (word,)
+            rule = {name: branch.pop(name) for name in words if name in branch}
+            schema.setdefault("allOf", []).append(rule)
+    if rules := branch.pop("allOf", None):
+        schema.setdefault("allOf", []).extend(rules)
+    for name, value in branch.items():
+        schema.setdefault(name, value)
 
 
-def _add_choice(schema: Schema, branches: Sequence[Schema]) -> None:
+def _add_choice(schema: Schema, objects: Sequence[Schema]) -> None:
     """Adds the properties of all branches; what all of them require is required."""
-    objects = [branch for branch in branches if branch.get("type", "object") == "object"]
     if not objects:
         raise Unwritable("none of its choices is an object")
     for branch in objects:
@@ -265,9 +350,17 @@ def _with_plain_names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
         renamed["properties"] = {
             plain_property(name): _describe_rename(name, inner) for name, inner in properties.items()
         }
-        if isinstance(required := renamed.get("required"), list):
-            renamed["required"] = [plain_property(name) for name in required]
+    if isinstance(required := renamed.get("required"), list):
+        renamed["required"] = _plain_all(required)
+    if isinstance(needed := renamed.get("dependentRequired"), Mapping):
+        renamed["dependentRequired"] = {plain_property(name): _plain_all(names) for name, names in needed.items()}
+    if isinstance(rules := renamed.get("dependentSchemas"), Mapping):
+        renamed["dependentSchemas"] = {plain_property(name): rule for name, rule in rules.items()}
     return schema if renamed == schema else renamed
+
+
+def _plain_all(names: list[str]) -> list[str]:
+    return [plain_property(name) for name in names]
 
 
 def _describe_rename(name: str, schema: Any) -> Any:
@@ -281,15 +374,14 @@ def _describe_rename(name: str, schema: Any) -> Any:
 
 
 def _undo_fitted_call(call: ToolCall, schema: Mapping[str, Any]) -> ToolCall:
-    definitions = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
-    arguments = _undo_fitted_value(call.arguments, schema, definitions)
+    arguments = _undo_fitted_value(call.arguments, schema, schema)
     if arguments == call.arguments:
         return call
     return call.model_copy(update={"arguments": arguments})
 
 
-def _undo_fitted_value(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
-    schemas = [*_same_value_schemas(schema, definitions, depth=_MOST_REFERENCES)]
+def _undo_fitted_value(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
+    schemas = [*same_value_schemas(schema, root)]
     if isinstance(value, str):
         value = _unquoted(value, schemas)
     if isinstance(value, dict):
@@ -297,15 +389,12 @@ def _undo_fitted_value(value: Any, schema: Any, definitions: Mapping[str, Any]) 
         by_wire = {plain_property(name): name for name in known if name not in value}
         others = next((inner for inside in schemas if (inner := inside.get("additionalProperties"))), None)
         own = {name: by_wire.get(name, name) for name in value}
-        return {
-            own[name]: _undo_fitted_value(item, known.get(own[name], others), definitions)
-            for name, item in value.items()
-        }
+        return {own[name]: _undo_fitted_value(item, known.get(own[name], others), root) for name, item in value.items()}
     if isinstance(value, list):
         items = [inside.get("items") for inside in schemas if isinstance(inside.get("items"), Mapping)]
         if not items:
             return value
-        return [_undo_fitted_value(item, {"anyOf": items}, definitions) for item in value]
+        return [_undo_fitted_value(item, {"anyOf": items}, root) for item in value]
     return value
 
 
@@ -336,16 +425,3 @@ def _kinds_of(schema: Mapping[str, Any]) -> Iterator[str]:
         yield "array"
     elif not schema.keys() & {"$ref", "anyOf", "oneOf", "allOf"}:
         yield "string"
-
-
-def _same_value_schemas(schema: Any, definitions: Mapping[str, Any], *, depth: int) -> Iterator[Mapping[str, Any]]:
-    """The schema, and those that it refers to or chooses from, for the same value."""
-    if not isinstance(schema, Mapping) or not depth:
-        return
-    yield schema
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        yield from _same_value_schemas(definitions.get(reference.rpartition("/")[2]), definitions, depth=depth - 1)
-    for word in ("anyOf", "oneOf", "allOf"):
-        for branch in schema.get(word) or ():
-            yield from _same_value_schemas(branch, definitions, depth=depth - 1)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from everturn.text.json_text import json_text
 from everturn.text.utf8 import mend
+from everturn.validation.schema_references import target_of
 
 MOST_SHOWN: Final = 50
 """Of one call's."""
@@ -83,20 +84,13 @@ class _DefaultsReader:
                 return
             choice = _as_mapping(todo.pop(0))
             if isinstance(reference := choice.get("$ref"), str):
-                todo.append(self._follow(reference))
+                todo.append(target_of(reference, self._root))
             elif isinstance(parts := choice.get("allOf"), list) and len(parts) == 1:
                 todo += parts
             elif isinstance(several := choice.get("anyOf", choice.get("oneOf")), list):
                 todo += several
             elif choice:
                 yield choice
-
-    def _follow(self, reference: str) -> object:
-        """What a reference within the schema is to."""
-        target: object = self._root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            target = _as_mapping(target).get(part.replace("~1", "/").replace("~0", "~"))
-        return target
 
 
 def _may_fit(schema: Schema, value: object) -> bool:

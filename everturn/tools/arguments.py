@@ -21,6 +21,7 @@ from everturn.tools.json_schema import (
 )
 from everturn.tools.odd_numbers import PROBLEM, odd_numbers_sent, place_by_schema, place_in_values
 from everturn.validation.open_objects import takes_more
+from everturn.validation.valid_schemas import valid_schema
 
 
 class InvalidArguments(Exception):
@@ -132,7 +133,8 @@ class SchemaArguments:
     """As for ModelArguments; None, since the order is not known."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        self.schema: dict[str, Any] = {"type": "object", "properties": {}, **without_odd_numbers(schema)}
+        valid = valid_schema(without_odd_numbers(schema))
+        self.schema: dict[str, Any] = {"type": "object", "properties": {}, **valid}
         self.runs_user_code = False
 
     def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:  # noqa: ARG002
@@ -143,10 +145,8 @@ class SchemaArguments:
             problems += unknown_names.problem_of(arguments, self.schema)
         if odd := place_of_odd_number(arguments):
             problems.append(f"{odd}: {PROBLEM}")
-        if odd_numbers_sent(arguments):
-            definitions = self.schema.get("$defs") or self.schema.get("definitions") or {}
-            if (place := place_by_schema(arguments, self.schema, definitions)) is not None:
-                problems.append(f"{place.removeprefix('.')}: {PROBLEM}")
+        if odd_numbers_sent(arguments) and (place := place_by_schema(arguments, self.schema)) is not None:
+            problems.append(f"{place.removeprefix('.')}: {PROBLEM}")
         if problems:
             raise InvalidArguments(bounded_lines(problems))
         return dict(arguments)

@@ -7,7 +7,7 @@ such as `math.inf`, is no such number: the model did not send it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from math import isfinite
@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from everturn.system.json_numbers import reads_as_odd_number
+from everturn.validation.schema_references import same_value_schemas
 
 PROBLEM = "a number has to be finite"
 
@@ -33,26 +34,37 @@ def place_in_values(value: Any, place: str = "") -> str | None:
     return next((odd for odd in places if odd is not None), None)
 
 
-def place_by_schema(value: Any, schema: Any, definitions: Mapping[str, Any], place: str = "") -> str | None:
+def place_by_schema(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Where the JSON has a text that reads as such a number although the schema wants a number there; None if nowhere.
     For arguments that somebody else converts."""
-    if not isinstance(schema, Mapping):
+    return _place_in(value, schema, schema, place="", seen=set())
+
+
+def _place_in(
+    value: Any, schema: object, root: Mapping[str, Any], *, place: str, seen: set[tuple[int, int]]
+) -> str | None:
+    """`seen`: by value and schema, what was looked at: a schema may hold itself."""
+    key = (id(value), id(schema))
+    if key in seen:
         return None
-    if isinstance(name := schema.get("$ref"), str):
-        schema = definitions.get(name.rpartition("/")[2], {})
-    branches = [branch for word in ("anyOf", "oneOf", "allOf") for branch in schema.get(word) or ()]
+    seen.add(key)
+    schemas = [*same_value_schemas(schema, root)]
     if reads_as_odd_number(value):
-        kinds = _allowed_types([schema, *branches], definitions)
-        if isinstance(value, int):
-            is_odd = "number" in kinds and "integer" not in kinds
-        else:
-            is_odd = bool(kinds & {"number", "integer"}) and "string" not in kinds
-        return place if is_odd else None
-    for step, inside, its_schema in _iterate_with_schema(value, schema):
-        if (odd := place_by_schema(inside, its_schema, definitions, f"{place}{step}")) is not None:
-            return odd
-    places = (place_by_schema(value, branch, definitions, place) for branch in branches)
-    return next((odd for odd in places if odd is not None), None)
+        if _wants_number(value, schemas):
+            return place
+        return None
+    for inner in schemas:
+        for step, inside, its_schema in _iterate_with_schema(value, inner):
+            if (odd := _place_in(inside, its_schema, root, place=f"{place}{step}", seen=seen)) is not None:
+                return odd
+    return None
+
+
+def _wants_number(value: object, schemas: Sequence[Mapping[str, Any]]) -> bool:
+    kinds = _allowed_types(schemas)
+    if isinstance(value, int):
+        return "number" in kinds and "integer" not in kinds
+    return bool(kinds & {"number", "integer"}) and "string" not in kinds
 
 
 def _is_finite(value: float | Decimal | complex) -> bool:
@@ -94,16 +106,12 @@ def _iterate_children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{index}]", inside) for index, inside in enumerate(value))
 
 
-def _allowed_types(schemas: list[Any], definitions: Mapping[str, Any]) -> set[str]:
+def _allowed_types(schemas: Sequence[Mapping[str, Any]]) -> set[str]:
     """The types that one of the schemas allows; a schema that says nothing allows a text."""
     kinds: set[str] = set()
     for schema in schemas:
-        resolved = schema
-        if isinstance(resolved, Mapping) and isinstance(name := resolved.get("$ref"), str):
-            resolved = definitions.get(name.rpartition("/")[2], {})
-        if isinstance(resolved, Mapping):
-            kind = resolved.get("type")
-            kinds |= {kind} if isinstance(kind, str) else set(kind or ())
+        kind = schema.get("type")
+        kinds |= {kind} if isinstance(kind, str) else set(kind or ())
     return kinds
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from everturn.sizes import clipped
 from everturn.tools.json_schema import MAX_VALUE_CHARS
 from everturn.validation.open_objects import is_listed, takes_more
+from everturn.validation.schema_references import resolved
 
 _MOST_NAMES = 5
 
@@ -29,7 +30,7 @@ def problem_of(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[
 def problems_within(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """The same for the objects in the arguments: a line for each object."""
     properties = schema.get("properties", {})
-    search = _Search(schema.get("$defs") or {})
+    search = _Search(schema)
     return [
         problem
         for name, value in arguments.items()
@@ -43,24 +44,25 @@ def _unlisted(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
 
 class _Search:
     """Through one call's arguments. Each value is looked at once by each schema: a type that holds unions of itself
-    would take time that doubles with each level."""
+    would take time that doubles with each level, or never end."""
 
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._definitions = definitions
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
         self._problems: dict[tuple[int, int], list[str]] = {}
 
     def problems_at(self, place: str, value: Any, schema: Any) -> list[str]:
         if not isinstance(value, dict | list):
             return []
-        resolved = self._resolve(schema)
-        key = (id(value), id(resolved))  # both live as long as this search
+        inner = resolved(schema, self._root)
+        key = (id(value), id(inner))  # both live as long as this search
         if key not in self._problems:
-            self._problems[key] = [*self._find_problems(place, value, resolved)]
+            self._problems[key] = []
+            self._problems[key] = [*self._find_problems(place, value, inner)]
         return self._problems[key]
 
     def _find_problems(self, place: str, value: dict[str, Any] | list[Any], schema: Mapping[str, Any]) -> Iterator[str]:
         if branches := schema.get("anyOf") or schema.get("oneOf"):
-            yield from self._problems_in_union(place, value, map(self._resolve, branches))
+            yield from self._problems_in_union(place, value, [resolved(branch, self._root) for branch in branches])
         if isinstance(value, list):
             prefix = schema.get("prefixItems") or []
             for index, inside in enumerate(value):
@@ -68,14 +70,6 @@ class _Search:
                 yield from self.problems_at(f"{place}[{index}]", inside, of_item)
         else:
             yield from self._problems_in_object(place, value, schema)
-
-    def _resolve(self, schema: Any) -> Mapping[str, Any]:
-        """The schema that a reference stands for; an empty one if there is none."""
-        while isinstance(schema, Mapping) and isinstance(name := schema.get("$ref"), str):
-            schema = self._definitions.get(name.rpartition("/")[2])
-        if not isinstance(schema, Mapping):
-            return _ANYTHING
-        return schema
 
     def _problems_in_union(
         self, place: str, value: dict[str, Any] | list[Any], branches: Iterable[Mapping[str, Any]]
@@ -94,9 +88,6 @@ class _Search:
         for name, inside in value.items():
             of_field = properties.get(name, schema.get("additionalProperties"))
             yield from self.problems_at(f"{place}.{clipped(name, MAX_VALUE_CHARS)}", inside, of_field)
-
-
-_ANYTHING: Mapping[str, Any] = {}
 
 
 def _unknown_in(value: dict[str, Any] | list[Any], schema: Mapping[str, Any]) -> list[str]:

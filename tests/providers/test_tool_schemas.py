@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from everturn.providers import Request, ToolSpec
 from everturn.providers.tool_schemas import fit_schemas, plain_property, undo_fit_schemas, with_items
 from everturn.records import Reply
 from everturn.tools.server_tools import UnsupportedParameter
+from everturn.validation.schema_references import resolved
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 MODELS = ["openai-chat:gpt-5.5", "openai:gpt-5.5", "anthropic:claude-opus-4-8", "google:gemini-3-pro", "groq:x"]
@@ -62,6 +64,20 @@ CHOICE = [{"required": ["a"]}, {"required": ["b"]}]
         ),
         ({"type": ["object", "null"], "properties": {"a": TEXT}}, {"a": TEXT}, None),
         ({"properties": {"a": TEXT}}, {"a": TEXT}, None),
+        # What refers to itself says nothing more the second time.
+        (
+            {"allOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {**A_OR_B, "allOf": [{"$ref": "#/$defs/A"}]}}},
+            {"a": TEXT, "b": NUMBER},
+            None,
+        ),
+        (
+            {"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"anyOf": [A_OR_B]}]}}},
+            {"a": TEXT, "b": NUMBER},
+            None,
+        ),
+        # References as JSON pointers may be written.
+        ({"$ref": "#/$defs/Page%5B~1it%5D", "$defs": {"Page[/it]": A_OR_B}}, {"a": TEXT, "b": NUMBER}, None),
+        ({"oneOf": [{"type": ["object", "null"], "properties": {"a": TEXT}}]}, {"a": TEXT}, None),
     ],
 )
 def test_the_top_is_a_plain_object(model: str, schema: Any, properties: Any, required: Any) -> None:
@@ -204,9 +220,53 @@ def test_other_providers_get_the_names_as_they_are() -> None:
     assert [*shown(NAMES, "openai:gpt-5.5")[0]["properties"]] == [*NAMES["properties"]]  # type: ignore[misc]
 
 
+def test_conditions_that_stand_beside_each_other_are_not_mixed() -> None:
+    cases = [
+        {"if": {"required": ["a"]}, "then": {"required": ["b"]}},
+        {"if": {"required": ["b"]}, "else": {"required": ["c"]}},
+        {"not": {"required": ["c"]}},
+        {"not": {"required": ["d"]}},
+    ]
+    _, description = shown({**A_OR_B, "allOf": cases})
+    rule = json.loads(description.partition("too: ")[2])
+    joined = [{name: value for name, value in rule.items() if name != "allOf"}, *rule["allOf"]]
+    assert joined == [{**cases[0], **cases[2]}, cases[1], cases[3]]
+
+
+@pytest.mark.parametrize("rewritten", [{"anyOf": [{"required": ["b"]}]}, {}])
+def test_a_reference_to_a_place_that_moves_still_leads_there(rewritten: dict[str, Any]) -> None:
+    """As .NET and zod write a type that comes twice or holds itself."""
+    parent = {"type": "object", "properties": {"$name": TEXT, "again": {"$ref": "#/properties/$parent"}}}
+    schema = {"type": "object", "properties": {"$parent": parent, "b": {"$ref": "#/properties/$parent"}}, **rewritten}
+    made, _ = shown(schema)
+    definition = resolved(made["properties"]["b"], made)
+    [name] = [name for name in definition["properties"] if name != "again"]
+    assert plain_property("$name") == name
+    assert resolved(definition["properties"]["again"], made) is definition
+    sent = ToolCall(call_id="c", name="find", arguments={"b": {name: "x", "again": {name: "y"}}})
+    reply = Reply(message=Message(role="assistant", parts=(sent,)), stop="tool_calls", model="m")
+    [read] = undo_fit_schemas(reply, asked(schema)).message.tool_calls
+    assert read.arguments == {"b": {"$name": "x", "again": {"$name": "y"}}}
+
+
+def test_what_is_required_goes_by_the_new_names_wherever_it_stands() -> None:
+    inner = {
+        "type": "object",
+        "properties": {"$a": TEXT, "$b": TEXT},
+        "anyOf": [{"required": ["$a"]}],
+        "dependentRequired": {"$a": ["$b"]},
+    }
+    made, _ = shown({"type": "object", "properties": {"in": inner}})
+    a = plain_property("$a")
+    b = plain_property("$b")
+    inside = made["properties"]["in"]
+    assert (inside["anyOf"], inside["dependentRequired"]) == ([{"required": [a]}], {a: [b]})
+
+
 @pytest.mark.parametrize(
     "schema",
     [
+        {"$ref": "#/$defs/0", "$defs": {f"{n}": {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}},
         {"$ref": "#/$defs/Nowhere"},
         {"$ref": "https://schemas.example/it.json"},
         {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},

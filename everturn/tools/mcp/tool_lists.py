@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from everturn.logs import get_logger
+from everturn.validation.valid_schemas import valid_type
 
 _log = get_logger("everturn.mcp")
 
@@ -46,12 +47,12 @@ def _mend_tool(tool: Any) -> dict[str, Any] | None:
 
 def _of_object(schema: Any) -> Any:
     """The schema, with the `type` that every tool's has: some servers leave it out, or allow null beside it."""
-    if schema is None:
+    if schema is None or schema == []:  # PHP's empty array
         return {"type": "object"}
     if not isinstance(schema, dict):
         return schema
-    kinds = schema.get("type", "object")
-    if kinds == "object" or "object" in (kinds or ()):
+    kinds = valid_type(schema.get("type", "object"))
+    if kinds is None or kinds == "object" or "object" in kinds:
         return {**schema, "type": "object"}
     return schema
 
