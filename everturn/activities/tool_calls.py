@@ -52,7 +52,7 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.storage.artifacts import Artifacts
-from everturn.tools import raised
+from everturn.tools import raised, user_code
 from everturn.tools.argument_defaults import defaults_in_words
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
@@ -121,7 +121,7 @@ class ToolCalls:
         with self._heartbeats.beating() as beat:
             edited = request.decision is not None and request.decision.arguments is not None
             if tool is None and edited and (agent.mcp_servers or agent.prepare_tools):
-                agent, tool = await self._turns_tool(agent, request)
+                agent, tool = await self._find_turn_tool(agent, request)
             once = tool is None or (tool.effect == "once" and tool.runs_on == "worker")
             if once:
                 await self._quarantine.check_call(request.tool, request)
@@ -233,14 +233,14 @@ class ToolCalls:
         if agent.tool(name) or not (agent.mcp_servers or agent.prepare_tools):
             return agent, tool_of(agent, name, request)
         with self._heartbeats.beating(begins=False):  # its server may have to be started first
-            agent = await self._with_turns_tools(agent, name, request)
+            agent = await self._with_turn_tools(agent, name, request)
         tool = tool_of(agent, name, request)
         # Its server's list may have changed since it was planned: Temporal tries it again as the plan says.
         if request.once and tool.attaches:
             tool = replace(tool, effect="once")
         return agent, tool
 
-    async def _with_turns_tools(self, agent: Agent, name: str, request: ToolRequest) -> Agent:
+    async def _with_turn_tools(self, agent: Agent, name: str, request: ToolRequest) -> Agent:
         if agent.mcp_servers:
             set_planned(once=request.once, again=request.again)
             agent = await for_call(self._toolsets, agent, name, again=request.again)
@@ -248,11 +248,11 @@ class ToolCalls:
             agent = await with_its_tools(agent, self._contexts.of_turn(request))
         return agent
 
-    async def _turns_tool(self, agent: Agent, request: ToolRequest) -> tuple[Agent, Tool | None]:
+    async def _find_turn_tool(self, agent: Agent, request: ToolRequest) -> tuple[Agent, Tool | None]:
         """The agent with the tools that it has only in its turns, of MCP servers and from `prepare_tools`, and the
         request's tool; None if there is none by now."""
         try:
-            agent = await self._with_turns_tools(agent, request.tool, request)
+            agent = await self._with_turn_tools(agent, request.tool, request)
         except NeverListed:
             return agent, None
         return agent, agent.tool(request.tool)
@@ -299,6 +299,10 @@ class ToolCalls:
                 text = await retry_or_text(tool, error)
             else:
                 text = await safe_error_text(error, whole=True)
+            if not raised.all_are(error, raised.PLAIN_WORDS):
+                # No text of it: what a tool says stays out of logs.
+                kind = user_code.class_name(error)
+                _log.warning("tool.raised", tool=tool.name, error=kind, at=user_code.raised_at(error))
             return (Text(text=text), *parts_of_error(error)), True
         if questions.open:  # the tool has caught the exception that asks
             raise _asking_error(tool, request, questions.open)

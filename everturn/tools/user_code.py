@@ -17,12 +17,14 @@ import contextvars
 import inspect
 import sys
 import threading
+import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from types import CodeType
 from typing import Any, TypeVar
 
 from everturn.logs import get_logger
@@ -37,6 +39,8 @@ CLEAN_UP_SECONDS = 2.0
 
 QUICK_SECONDS = 20.0
 """The timeout of code that only decides: a predicate, a policy, a validator."""
+
+_PACKAGE = Path(__file__).parents[1]
 
 _log = get_logger("everturn.worker")
 
@@ -253,10 +257,24 @@ def code_blocking_loop(loop: asyncio.AbstractEventLoop, thread_id: int) -> Runni
     task = asyncio.current_task(loop)
     if frame is None or user_frame is None or task is None:
         return None
-    code = user_frame.f_code
-    place = f"{code.co_name}, in {Path(code.co_filename).name}:{user_frame.f_lineno}"
     name = task.get_name()
-    return RunningCode(None if name.startswith("Task-") else name, place)
+    return RunningCode(None if name.startswith("Task-") else name, _place_in(user_frame.f_code, user_frame.f_lineno))
+
+
+def raised_at(error: BaseException) -> str:
+    """The line of the user's function that raised it, or called what did, as in RunningCode; empty if code of ours
+    raised it."""
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
+            place = ""
+        elif not place:
+            place = _place_in(frame.f_code, line)
+    return place
+
+
+def _place_in(code: CodeType, line: int) -> str:
+    return f"{code.co_name}, in {Path(code.co_filename).name}:{line}"
 
 
 def _as_error(error: BaseException) -> RuntimeError:

@@ -121,7 +121,7 @@ async def test_a_repeated_message_id_is_taken_once_even_after_the_end(client: Cl
 
 
 async def test_what_the_model_can_fix_is_told_to_it(
-    client: Client, scripted: Scripted, cached_conversations: int
+    client: Client, scripted: Scripted, cached_conversations: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool
     def fails(how: str) -> str:
@@ -150,6 +150,8 @@ async def test_what_the_model_can_fix_is_told_to_it(
     assert "not a JSON object" in results[2].text
     assert results[3].text == "no such order"
     assert results[4].text == "KeyError: 'order'"
+    logged = "error='KeyError' at='fails, in test_conversation.py:"
+    assert (caplog.text.count("tool.raised"), caplog.text.count(logged)) == (1, 1), "ToolFailed is no surprise"
     assert results[5].content[0] == Image(data="aGk=", media_type="image/png")
 
 
