@@ -19,6 +19,7 @@ MAX_JSON_VALUES = 2_000_000
 become gigabytes."""
 
 _MARK = "\ufeff".encode()
+_MOST_DIGITS = 15
 
 
 class TooManyValues(ValueError): ...
@@ -92,6 +93,15 @@ def object_in(text: str) -> dict[str, Any] | None:
     return None
 
 
+def arguments_in(text: str) -> dict[str, Any] | None:
+    """The object that a call's arguments are. Before streamed ones, Bedrock writes an empty object of its own:
+    `{}{...}` (openai-agents-js#712, 2025-12)."""
+    written = object_in(text)
+    if written is None and text.lstrip().startswith("{}"):
+        return object_in(text.lstrip()[2:])
+    return written
+
+
 def text_or_json(value: object) -> str:
     """A text as it is, and any other value as JSON."""
     if isinstance(value, str):
@@ -126,13 +136,18 @@ def a_str(value: object) -> str:
 
 
 def an_int(value: object) -> int | None:
+    """`value` if it is an integer, or one as a text: protobuf's JSON writes those of 64 bits so."""
     if isinstance(value, int):
         return value
+    if isinstance(value, str) and len(value) <= _MOST_DIGITS and value.isascii() and value.isdigit():
+        return int(value)
     return None
 
 
 def a_count(value: object) -> int:
-    """`value` if it is a number of tokens, else 0."""
+    """`value` if it is a number of tokens, also as a text; else 0."""
+    if isinstance(value, str):
+        return an_int(value) or 0
     if isinstance(value, int | float) and isfinite(value) and value > 0:
         return int(value)
     return 0

@@ -42,6 +42,18 @@ def takes_arguments(request: Request, name: str) -> bool:
     )
 
 
+def own_name(given: str, request: Request) -> str:
+    """The name of a called tool. Servers of open weights leave spaces around it, and what the model wrote behind it:
+    `query<|channel|>commentary` (vLLM's issue 32587, 2026-05)."""
+    name = mend(given)[:MAX_REPLY_NAME_CHARS]
+    if name.isidentifier():
+        return name
+    bare = name.partition("<|")[0].strip()
+    if any(tool.name == bare for tool in request.tools):
+        return bare
+    return name
+
+
 def response_id(given: object) -> str | None:
     """The provider's name for a reply; None if it gives none."""
     return mend(a_str(given))[:MAX_REPLY_NAME_CHARS] or None

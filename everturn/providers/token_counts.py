@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from everturn.providers.json_values import a_count, a_dict, a_list
@@ -11,6 +12,8 @@ _READ = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache
 """OpenAI's name, DeepSeek's, Mistral's, and Anthropic's as gateways pass it on."""
 _WRITTEN = ("cache_write_tokens", "created_cache_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 """OpenAI's name, vLLM's, and those of gateways."""
+
+_NAME_OF_COUNT = re.compile("_tokens$|TokenCount$")
 
 _OTHER_NAMES = {
     "prompt_tokens": "input_tokens",
@@ -52,6 +55,14 @@ def count_tokens(usage: dict[str, Any], *, input_name: str, output_name: str) ->
         input_audio_tokens=a_count(of_input.get("audio_tokens")),
         output_audio_tokens=a_count(of_output.get("audio_tokens")),
     )
+
+
+def later_usage(known: dict[str, Any], given: object) -> dict[str, Any]:
+    """What a later chunk says of the usage; some servers end with zeros for what they counted before."""
+    usage = a_dict(given)
+    if known and not any(a_count(count) for name, count in usage.items() if _NAME_OF_COUNT.search(name)):
+        return known
+    return usage or known
 
 
 def _outside_tokens(input_tokens: int, beyond: int, *, read: int, written: int, reasoning: int) -> int:

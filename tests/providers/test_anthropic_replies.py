@@ -210,7 +210,7 @@ def test_ids_are_new_in_the_conversation() -> None:
             [{"input_tokens": 7, "output_tokens": 1}, {"output_tokens": 2}],
             Usage(input_tokens=7, output_tokens=2),
         ),
-        ({"input_tokens": "5", "output_tokens": -1, "cache_read_input_tokens": None}, [], Usage()),
+        ({"input_tokens": "5", "output_tokens": -1, "cache_read_input_tokens": None}, [], Usage(input_tokens=5)),
         (None, [], Usage()),
     ],
 )

@@ -192,7 +192,7 @@ def test_every_call_gets_an_id_of_its_own(given_ids: list[Any], ids: list[tuple[
             Usage(input_tokens=291, output_tokens=215, reasoning_tokens=189),
         ),
         ({"prompt_tokens": float("inf")}, Usage()),
-        ({"prompt_tokens": "5", "completion_tokens": -1, "prompt_tokens_details": None}, Usage()),
+        ({"prompt_tokens": "5", "completion_tokens": -1, "prompt_tokens_details": None}, Usage(input_tokens=5)),
     ],
 )
 def test_usage_in_all_dialects(usage: dict[str, Any] | None, read: Usage) -> None:

@@ -17,7 +17,17 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import is_stop_text, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend_texts, object_in, text_or_json
+from everturn.providers.json_values import (
+    a_count,
+    a_dict,
+    a_list,
+    a_str,
+    an_int,
+    arguments_in,
+    as_list,
+    mend_texts,
+    text_or_json,
+)
 from everturn.providers.reading import (
     MAX_CALLS,
     MAX_REPLY_NAME_CHARS,
@@ -27,6 +37,7 @@ from everturn.providers.reading import (
     unusable_reply,
 )
 from everturn.providers.reply_details import details_of
+from everturn.providers.token_counts import count_tokens
 from everturn.records import Opaque, Part, PartOfUsage, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import member_name, names_beside
@@ -45,7 +56,7 @@ def decode(body: object, request: Request) -> Reply:
     assembler.check_error(message)
     if message.get("content") is None and message.get("stop_reason"):
         message = message | {"content": []}  # Ollama 0.17.4 has null for no blocks at all, as of a call that was cut
-    if not isinstance(message.get("content"), list):
+    if not message.get("content") and not isinstance(message.get("content"), list):
         raise assembler.invalid_reply("it holds no content")
     assembler.take_event({"type": "message_start", "message": message})
     assembler.take_event({"type": "message_stop"})
@@ -84,10 +95,10 @@ class _Block:
             if isinstance(given, dict):
                 return mend_texts(given), None
             text = mend(text_or_json(given))  # as OpenAI's protocols write it
-        value = object_in(text)
-        if value is None:
+        arguments = arguments_in(text)
+        if arguments is None:
             return {}, text
-        return value, None
+        return arguments, None
 
     def is_again(self, start: dict[str, Any]) -> bool:
         """Whether a start under this block's index is this block's, sent again."""
@@ -124,8 +135,13 @@ class Assembler:
         """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not an event."""
         if self.done or not event.data.strip():
             return []
+        if event.data.strip() == "[DONE]":  # of gateways, some of which send no message_stop
+            self.done = bool(self._message.get("stop_reason"))
+            return []
         data = object_of(event, self.request.model)
         self.check_error(data)
+        if "type" not in data and event.name:
+            data["type"] = event.name
         return self.take_event(data)
 
     def check_error(self, data: dict[str, Any]) -> None:
@@ -139,14 +155,14 @@ class Assembler:
             case "message_start":
                 deltas = self._start_message(a_dict(data.get("message")))
             case "content_block_start":
-                deltas = self._start_block(data.get("index"), a_dict(data.get("content_block")))
+                index = _index_of(data, otherwise=max(self._latest, default=-1) + 1)
+                deltas = self._start_block(index, a_dict(data.get("content_block")))
             case "content_block_stop":
-                index = data.get("index")
-                if isinstance(index, int) and (block := self._latest.get(index)):
+                if block := self._block_of(data):
                     block.over = block.closed = True
                 return []
             case "content_block_delta":
-                deltas = self._extend_block(data.get("index"), a_dict(data.get("delta")))
+                deltas = self._extend_block(self._block_of(data), a_dict(data.get("delta")))
             case "message_delta":
                 self._started = True
                 self._message |= {k: v for k, v in a_dict(data.get("delta")).items() if v is not None}
@@ -212,11 +228,15 @@ class Assembler:
         self._message = {name: message.get(name) for name in _OF_A_MESSAGE}
         self._usage = {}
         self._take_usage(message.get("usage"))
-        blocks = enumerate(a_list(message.get("content")))
-        return [delta for index, block in blocks for delta in self._start_block(index, a_dict(block), over=True)]
+        blocks = enumerate(map(_as_block, as_list(message.get("content") or [])))
+        return [delta for index, block in blocks for delta in self._start_block(index, block, over=True)]
 
-    def _start_block(self, index: object, start: dict[str, Any], *, over: bool = False) -> list[Delta]:
-        if not isinstance(index, int) or not start:
+    def _block_of(self, data: dict[str, Any]) -> _Block | None:
+        """The block that an event is about: of its index, or the latest."""
+        return self._latest.get(_index_of(data, otherwise=max(self._latest, default=-1)))
+
+    def _start_block(self, index: int, start: dict[str, Any], *, over: bool = False) -> list[Delta]:
+        if not start:
             raise self.invalid_reply("a block starts that is invalid")
         # llama.cpp (build 11549) sends message_start with its first token. If that is half a letter, nothing is sent
         # for it, and the stream begins with a block.
@@ -234,8 +254,7 @@ class Assembler:
             return [Delta(kind, a_str(start.get(block.type)))]
         return []
 
-    def _extend_block(self, index: object, delta: dict[str, Any]) -> list[Delta]:
-        block = self._latest.get(index) if isinstance(index, int) else None
+    def _extend_block(self, block: _Block | None, delta: dict[str, Any]) -> list[Delta]:
         if block is None:
             raise self.invalid_reply("it continues a block that never started")
         match delta.get("type"):
@@ -244,7 +263,9 @@ class Assembler:
             case "thinking_delta":
                 return self._add_text(block, "thinking", delta)
             case "input_json_delta":
-                block.add_piece("input", a_str(delta.get("partial_json")))
+                piece = delta.get("partial_json")
+                if piece is not None:
+                    block.add_piece("input", text_or_json(piece))
             case "signature_delta":
                 block.start["signature"] = a_str(delta.get("signature"))
             case "citations_delta":
@@ -304,6 +325,20 @@ class Assembler:
         return parts
 
 
+def _index_of(data: dict[str, Any], *, otherwise: int) -> int:
+    index = an_int(data.get("index"))
+    if index is None:
+        return otherwise
+    return index
+
+
+def _as_block(given: object) -> dict[str, Any]:
+    """A block of a whole message's content, whose texts may come bare, as requests have them."""
+    if isinstance(given, str):
+        return {"type": "text", "text": given}
+    return a_dict(given)
+
+
 def _block_parts(block: _Block, names: dict[str, str]) -> Iterator[Part]:
     """The part for a block that is no call of ours; `names`: the server's tools so far, by the ids of their uses."""
     whole = block.to_dict()
@@ -330,7 +365,7 @@ def _block_parts(block: _Block, names: dict[str, str]) -> Iterator[Part]:
 
 def _tool_call(block: _Block, ids: tuple[str, str | None], request: Request, *, cut_off: bool) -> Iterator[Part]:
     whole = block.to_dict()
-    name = a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS]
+    name = reading.own_name(a_str(whole.get("name")), request)
     if toolset := a_str(whole.get("toolset_name")):
         used_names = names_beside(toolset, request.raw_tools, (tool.name for tool in request.tools))
         name = member_name(toolset, name, taken_names=used_names)
@@ -384,6 +419,8 @@ def _usage_iterations(usage: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _count_tokens(usage: dict[str, Any]) -> Usage:
+    if "input_tokens" not in usage and "prompt_tokens" in usage:  # as the server behind a gateway wrote it
+        return count_tokens(usage, input_name="input_tokens", output_name="output_tokens")
     fresh, read, written = (
         a_count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )

@@ -23,10 +23,20 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import plain_reason, stop_of
 from everturn.providers.gemini.calls import PartialArguments, tool_names
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mend_texts, text_or_json
+from everturn.providers.json_values import (
+    a_count,
+    a_dict,
+    a_list,
+    a_str,
+    an_int,
+    arguments_in,
+    as_list,
+    mend_texts,
+    text_or_json,
+)
 from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable_reply, value_of
 from everturn.providers.reply_details import details_of
-from everturn.providers.token_counts import of_modality
+from everturn.providers.token_counts import later_usage, of_modality
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, TextKind, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.server_tools import CodeExecution
@@ -163,14 +173,14 @@ class Assembler:
         self._id = self._id or a_str(chunk.get("responseId"))
         usage = a_dict(chunk.get("usageMetadata"))
         if any(name.endswith("TokenCount") for name in usage):  # Vertex's first chunks name a traffic type only
-            self._usage = usage
+            self._usage = later_usage(self._usage, usage)
         if version := chunk.get("modelVersion"):
             self._reply_fields["modelVersion"] = version
         if (feedback := chunk.get("promptFeedback")) and a_dict(feedback).get("blockReason"):
             self._blocked = True
             self._reply_fields["promptFeedback"] = feedback
         for candidate in map(a_dict, a_list(chunk.get("candidates"))):
-            if candidate and not candidate.get("index"):
+            if candidate and not an_int(candidate.get("index")):
                 return self._take_candidate(candidate)
         return []
 
@@ -325,7 +335,7 @@ class Assembler:
     def _tool_call(
         self, call: _Call, call_id: str, provider_id: str | None, *, names: dict[str, str], cut_off: bool
     ) -> ToolCall:
-        name = mend(call.name)[:MAX_REPLY_NAME_CHARS]
+        name = reading.own_name(call.name, self.request)
         given = call.arguments
         if given is None:
             # No arguments are {}, unless the reply was cut off before they came.
@@ -337,6 +347,8 @@ class Assembler:
                 arguments = mend_texts(call.partial.put_onto(given))
             except ValueError as error:
                 raise self._invalid_reply(f"a call's arguments can't be put together ({error})") from None
+        elif (written := arguments_in(mend(text_or_json(given)))) is not None:
+            arguments = written  # as OpenAI's protocols write them
         else:
             unparsed = mend(text_or_json(given))
         return ToolCall(

@@ -73,6 +73,8 @@ class Blocks:
         kind = a_str(given.get("type")) or "text"
         name: TextKind = "thinking" if kind == "thinking" else "text"
         content = given.get(name)
+        if isinstance(words := a_dict(content).get("value"), str):  # as OpenAI's Assistants had it
+            content = words
         if kind not in {"text", "thinking"} and not isinstance(content, str):
             self._found.append(_ContentBlock(kind, "", fields=dict(given)))
             return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn.models import Model
-from everturn.providers.json_values import a_dict, a_str, an_int, mend_texts, object_in, text_or_json
-from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable_reply
+from everturn.providers.json_values import a_dict, a_str, an_int, arguments_in, mend_texts, object_in, text_or_json
+from everturn.providers.reading import MAX_CALLS, unusable_reply
 from everturn.records import ToolCall
 from everturn.text.utf8 import mend
 
@@ -169,11 +169,10 @@ class PartialCalls:
 
 
 def tool_call(
-    call: PartialCall, *, call_id: str, provider_id: str | None, cut_off: bool, bare_is_whole: bool = True
+    call: PartialCall, *, name: str, call_id: str, provider_id: str | None, cut_off: bool, bare_is_whole: bool = True
 ) -> ToolCall:
     """`cut_off`: the reply may have ended in the middle of this call; `bare_is_whole`: no arguments at all are {}."""
     text = mend(call.text)
-    name = mend(call.name)[:MAX_REPLY_NAME_CHARS]
     extra = dict(call.extra)
     if call.inner:
         extra["custom" if call.custom else "function"] = call.inner
@@ -186,7 +185,7 @@ def tool_call(
     elif text.strip() == "null" or (not text.strip() and bare_is_whole and not cut_off):
         arguments = {}
     else:
-        arguments = object_in(text)
+        arguments = arguments_in(text)
     return ToolCall(
         call_id=call_id,
         name=name,

@@ -17,7 +17,17 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, is_stop_text, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mend_texts, text_or_json, write_json
+from everturn.providers.json_values import (
+    a_count,
+    a_dict,
+    a_list,
+    a_str,
+    an_int,
+    as_list,
+    mend_texts,
+    text_or_json,
+    write_json,
+)
 from everturn.providers.openai_chat.blocks import Blocks, is_blocks
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
@@ -25,7 +35,7 @@ from everturn.providers.openai_chat.messages import CAME_IN, UNKNOWN
 from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable_reply
 from everturn.providers.reply_details import details_of
 from everturn.providers.reported_costs import reported_cost_usd
-from everturn.providers.token_counts import count_tokens
+from everturn.providers.token_counts import count_tokens, later_usage
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import custom_names
@@ -150,7 +160,7 @@ class Assembler:
                 choice = self._find_choice(choices)
         if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
             for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
-                self._usage = a_dict(usage) or self._usage
+                self._usage = later_usage(self._usage, usage)
         if not choice:
             return []
         self._answered = True
@@ -191,8 +201,8 @@ class Assembler:
         """Of several replies to one question (`n`), which come interleaved, always the same one; else empty."""
         if self._index is None and (first := a_dict(choices[0])):
             several = a_count(self.request.settings.extra.get("n")) > 1
-            self._index = 0 if several else first.get("index", 0)
-        return next((choice for choice in map(a_dict, choices) if choice.get("index", self._index) == self._index), {})
+            self._index = 0 if several else _index_of(first) or 0
+        return next((choice for choice in map(a_dict, choices) if _index_of(choice) in {None, self._index}), {})
 
     def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
         deltas: list[Delta] = []
@@ -215,7 +225,10 @@ class Assembler:
                     self._text.append(text)
                     deltas.append(Delta("text", mend(text)))
                 case "content" if isinstance(value, list):
-                    pass  # no block that could be read
+                    # Bare texts, of which gateways make lists; else no block that could be read.
+                    for text in filter(None, map(a_str, value)):
+                        self._text.append(text)
+                        deltas.append(Delta("text", mend(text)))
                 case "refusal" if isinstance(value, str):
                     self._refused = True
                     self._text.append(value)
@@ -392,6 +405,7 @@ class Assembler:
             latest = call is ours[-1]
             yield tool_call(
                 call,
+                name=reading.own_name(call.name, request),
                 call_id=call_id,
                 provider_id=provider_id,
                 cut_off=cut and latest,
@@ -420,6 +434,10 @@ class Assembler:
 
     def _invalid_reply(self, what: str) -> InvalidReply:
         return unusable_reply(self.request.model, what)
+
+
+def _index_of(choice: dict[str, Any]) -> int | None:
+    return an_int(choice.get("index"))
 
 
 def _merge_detail(details: list[Any], detail: dict[str, Any]) -> None:

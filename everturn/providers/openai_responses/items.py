@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.providers.base import UNPARSED, plain_name
-from everturn.providers.json_values import a_dict, a_list, a_str, mend_texts, object_in, text_or_json, write_json
+from everturn.providers.json_values import (
+    a_dict,
+    a_list,
+    a_str,
+    arguments_in,
+    mend_texts,
+    object_in,
+    text_or_json,
+    write_json,
+)
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Declared, Item
 from everturn.providers.reading import MAX_REPLY_NAME_CHARS
@@ -56,12 +65,11 @@ def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
             return [Opaque(data=item)]
 
 
-def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
+def call_of(item: Item, *, name: str, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
     """The call in an item. Arguments that may have been `cut_off` are not taken for whole."""
     item = mend_texts(item)
     if item["type"] in caller_run.NAMES:
         return caller_run.call_of(item, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
-    name = a_str(item.get("name"))[:MAX_REPLY_NAME_CHARS]
     arguments: dict[str, Any] | None
     if item["type"] == "custom_tool_call":
         text = a_str(item.get("input"))
@@ -74,7 +82,7 @@ def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool)
         if text.strip() in {"", "null"}:
             arguments = {}
         else:
-            arguments = object_in(text)
+            arguments = arguments_in(text)
             if arguments is not None and write_json(arguments).decode() != text:
                 extra["arguments"] = text  # as the model wrote them: the server's cache of the prompt goes by tokens
     if cut_off:

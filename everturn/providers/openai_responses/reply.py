@@ -36,6 +36,19 @@ _DELTAS: dict[str, str] = {
     "response.reasoning_summary_text.delta": "thinking",
     "response.reasoning_text.delta": "thinking",
 }
+_CUSTOM_INPUT = "response.custom_tool_call_input.delta"
+_TEXT_OF_DONE = {
+    "response.output_text.done": "text",
+    "response.refusal.done": "refusal",
+    "response.reasoning_summary_text.done": "text",
+    "response.reasoning_text.done": "text",
+    "response.function_call_arguments.done": "arguments",
+    "response.custom_tool_call_input.done": "input",
+}
+_THOUGHTS = {
+    "response.reasoning_summary_text.delta": ("summary", "summary_text"),
+    "response.reasoning_text.delta": ("content", "reasoning_text"),
+}
 UNFINISHED = frozenset({"queued", "in_progress"})
 _STATUSES = UNFINISHED | {"completed", "incomplete", "failed", "cancelled", ""}
 _IDS = ("call_id", "id")
@@ -198,27 +211,41 @@ class Assembler:
         )
 
     def _take_event(self, kind: str, fields: dict[str, Any]) -> list[Delta]:
-        index = an_int(fields.get("output_index"))
-        if index is None:
-            index = max(self._latest, default=0)
         item = a_dict(fields.get("item"))
+        index = self._index_of(fields, item)
         if kind in {"response.output_item.added", "response.output_item.done"}:
             if _is_item(item):  # clients are meant to pass over an item that is null
                 self._take_item(index, item, over=kind == "response.output_item.done")
         elif kind == "response.reasoning_summary_part.added" and fields.get("summary_index"):
             return [Delta("thinking", "\n\n")]
+        elif text_field := _TEXT_OF_DONE.get(kind):
+            # The whole text, of which some servers send no delta.
+            if (place := self._latest.get(index)) and isinstance(text := fields.get(text_field), str):
+                place.pieces[kind.removesuffix("done") + "delta", _block_index(fields)] = [text]
         elif kind.endswith(".delta") and (piece := a_str(fields.get("delta"))):
-            block = an_int(fields.get("content_index"))
             if index not in self._latest and _DELTAS.get(kind) == "text":
                 self._take_item(index, {"type": "message", "content": []}, over=False)  # a text whose item never began
             if place := self._latest.get(index):
-                place.pieces.setdefault((kind, block or 0), []).append(piece)
+                place.pieces.setdefault((kind, _block_index(fields)), []).append(piece)
             match _DELTAS.get(kind):
                 case "text":
                     return [Delta("text", mend(piece))]
                 case "thinking":
                     return [Delta("thinking", mend(piece))]
         return []
+
+    def _index_of(self, fields: dict[str, Any], item: Item) -> int:
+        """Where an event belongs. Some servers leave the index out: then it is that of the item which the event names,
+        or of the latest."""
+        index = an_int(fields.get("output_index"))
+        if index is not None:
+            return index
+        name = a_str(fields.get("item_id") or item.get("id"))
+        of_name = (place for place, held in self._latest.items() if name and held.item.get("id") == name)
+        latest = max(self._latest, default=0)
+        if name and item and self._latest and all(held.item.get("id") != name for held in self._latest.values()):
+            return latest + 1
+        return next(of_name, latest)
 
     def _take_item(self, index: int, item: Item, *, over: bool) -> None:
         """Reads an item's first or last event. An item that is sent again, under whatever index, is the same item."""
@@ -263,6 +290,10 @@ class Assembler:
                 if not text:
                     return item | {"status": "incomplete"}
                 return item | {"arguments": text}
+            case "custom_tool_call":
+                return item | {"input": pieces.get((_CUSTOM_INPUT, 0)) or item.get("input")}
+            case "reasoning":
+                return item | _thoughts_of(pieces)
             case _:
                 return item
 
@@ -296,7 +327,8 @@ class Assembler:
                 cut_off = item.get("status") == "incomplete" or not whole
                 # An item that says it is still in progress is a server's habit, unless it lacks what it is about.
                 cut_off = cut_off or (item.get("status") == "in_progress" and bare and item["type"] == "function_call")
-                parts.append(call_of(item, call_id=call_id, provider_id=provider_id, cut_off=cut_off))
+                name = reading.own_name(a_str(item.get("name")), request)
+                parts.append(call_of(item, name=name, call_id=call_id, provider_id=provider_id, cut_off=cut_off))
             else:
                 parts += parts_of(item, logprobs="top_logprobs" in self.request.settings.extra)
         return parts
@@ -326,6 +358,20 @@ class Assembler:
 
     def _invalid_reply(self, what: str) -> InvalidReply:
         return unusable_reply(self.request.model, what)
+
+
+def _block_index(fields: dict[str, Any]) -> int:
+    return an_int(fields.get("content_index")) or an_int(fields.get("summary_index")) or 0
+
+
+def _thoughts_of(pieces: dict[tuple[str, int], str]) -> Item:
+    """A reasoning's blocks, by its deltas."""
+    blocks: Item = {}
+    for (kind, _), text in sorted(pieces.items()):
+        if block := _THOUGHTS.get(kind):
+            field_name, block_type = block
+            blocks.setdefault(field_name, []).append({"type": block_type, "text": text})
+    return blocks
 
 
 def _with_seal(item: Item, same: Item) -> Item:
