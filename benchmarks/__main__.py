@@ -13,6 +13,7 @@ from benchmarks.measures import (
     Measured,
     Plan,
     actions,
+    cpu_parts,
     deploy_checks,
     encoding,
     events,
@@ -38,6 +39,7 @@ from everturn.devserver import find_binary
 
 MEASURES = {
     "latency": latency,
+    "cpu_parts": cpu_parts,
     "lengths": lengths,
     "encoding": encoding,
     "waiting": waiting,
