@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -50,7 +50,7 @@ from everturn.activities.turn_place import turn_place
 from everturn.activities.turn_request import turn_request_of
 from everturn.activities.worker_facts import Facts, webhook_of
 from everturn.agent import Agent
-from everturn.batching.turns import BatchedTurns, has_batches
+from everturn.batching.turns import BatchedTurns, NotBatched, has_batches
 from everturn.carryover import View
 from everturn.errors import (
     FAULTS,
@@ -331,6 +331,17 @@ class ModelTurns:
             raise activity_errors.final_error(error) from None
         return turn_request_of(turn.agent, turn.request, messages, model=model, tools=self._specs_of(turn.agent))
 
+    async def _read_batched(self, question: Request, turn: Turn, *, fallback: str | None) -> Reply | None:
+        """The reply of a turn whose batch is over; None if it is to wait for none, and is asked at once. Raises the
+        error that makes it wait."""
+        request = turn.request
+        has_result = request.batch is not None and request.batch.has_result
+        if self._batches is None or request.summarise or not (has_result or has_batches(question)):
+            return None
+        with suppress(NotBatched):
+            return await self._batches.reply_to(question, request, turn.agent.patience, fallback=fallback)
+        return None
+
     async def _send_question(
         self,
         turn: Turn,
@@ -346,8 +357,8 @@ class ModelTurns:
         fallback = fallbacks.next_after(agent, question.model)
         try:
             with heartbeat_text or nullcontext() as text:
-                if self._batches and has_batches(question) and not request.summarise:
-                    return await self._batches.reply_to(question, request, agent.patience, fallback=fallback)
+                if batched := await self._read_batched(question, turn, fallback=fallback):
+                    return batched
                 call = partial(self._ask_once, question, text, kept, limit.total_seconds())
                 reply = await within_limit(question, call, patience=agent.patience, fallback=fallback)
         except TimeoutError:

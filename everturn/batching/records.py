@@ -85,17 +85,31 @@ class BatchNotice(Record):
     without_thoughts: bool = False
     sent_at: str = Field(default="", max_length=MAX_NAME_CHARS)
     """When the batch was sent: ISO 8601, UTC."""
+    collector: str = Field(default="", max_length=MAX_ID_BYTES)
+    """The id of the collector's workflow, which stands for the key that the batch was sent with."""
     cause: str = Field(default="", max_length=MAX_CAUSE_BYTES)
     cure: str = Field(default="", max_length=MAX_CAUSE_BYTES)
 
     @classmethod
     def about(cls, line: BatchLine, **facts: Any) -> BatchNotice:
-        return cls(line=line.id, round=line.turn.round, without_thoughts=line.turn.without_thoughts, **facts)
+        turn = line.turn
+        return cls(
+            line=line.id,
+            round=turn.round,
+            without_thoughts=turn.without_thoughts,
+            collector=turn.collector,
+            **facts,
+        )
 
     @property
     def is_over(self) -> bool:
         """Whether the turn can be taken up."""
         return self.state not in ("sent", "awaited")
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the line's result, which is paid, is there to be read."""
+        return self.state == "ended"
 
 
 class Batch(Record):

@@ -15,12 +15,13 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.activities import activity_errors, agent_lookup
+from everturn.activities import activity_errors
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.model_turns import ModelTurns, model_named
 from everturn.activities.patience import retry_delay, spend
 from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
+from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import CREATING, Batch, BatchLine, BatchNotice, SentBatch
 from everturn.errors import FAULTS, EverturnError, KeyMissing, ProviderError
 from everturn.heartbeats.heartbeat import Heartbeats
@@ -28,7 +29,6 @@ from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
 from everturn.lost_workers.poison_calls import details_left, leave_details, leave_for_certain
-from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.system.bounded_concurrency import in_order
 from everturn.temporal.temporal_errors import not_found
 from everturn.text.iso_times import iso_time_at
@@ -54,10 +54,6 @@ FIRST_POLL_SECONDS: Final = 1.0
 LONGEST_POLL_SECONDS: Final = 600.0
 POLL_PART: Final = 0.1
 """A batch is polled again after a tenth of its age."""
-
-KEY_DELAY_SECONDS: Final = 60.0
-"""The longest from one try to follow a batch to the next, while no worker has its key."""
-KEY_CURE: Final = "Start a worker that has it. Then it goes on by itself. To ask the model anew: cancel the turn."
 
 AT_ONCE: Final = 8
 """Histories that are read, or conversations that are told, at the same time."""
@@ -94,7 +90,7 @@ class BatchSending:
                 _api_of(agent, batch)
                 return await self._find(agent, batch) or await self._create(agent, batch)
             except KeyMissing as error:
-                raise _without_key(batch, error) from None
+                raise without_key(batch.batch_id, error, batch.hand_back_for) from None
             except ProviderError as error:
                 _log.warning("batch.not_sent", name=batch.name, turns=len(batch.lines), error=str(error))
                 raise _of_provider(error) from None
@@ -183,8 +179,8 @@ class BatchSending:
             try:
                 is_over = await _api_of(agent, batch).is_over(batch.batch_id)
             except ProviderError as error:
-                if _is_of_another_key(error):
-                    raise _without_key(batch, error) from None
+                if is_of_another_key(error):
+                    raise without_key(batch.batch_id, error, batch.hand_back_for) from None
                 await self._tell_all(batch, "sent")
                 if not error.retry and time.time() - batch.sent_at > 2 * PATIENCE.total_seconds():
                     raise activity_errors.final_error(error) from None
@@ -230,7 +226,7 @@ class BatchSending:
                 await _api_of(agent, batch).cancel(batch.batch_id)
                 _log.info("batch.cancelled", batch=batch.batch_id)
             except KeyMissing as error:
-                raise _without_key(batch, error) from None
+                raise without_key(batch.batch_id, error, batch.hand_back_for) from None
             except ProviderError as error:
                 if error.retry:
                     raise _of_provider(error) from None
@@ -241,22 +237,6 @@ def _api_of(agent: Agent, batch: Batch) -> BatchApi:
     from everturn.providers.batching.turns import batches_of
 
     return batches_of(model_named(agent, batch.model))
-
-
-def _is_of_another_key(error: ProviderError) -> bool:
-    """The batch was sent with a key that this worker has not: providers don't find it then, or refuse."""
-    return isinstance(error, KeyMissing) or error.status in (401, 403, 404)
-
-
-def _without_key(batch: Batch, error: ProviderError) -> ApplicationError:
-    """The error that hands the activity back: another worker may have the key."""
-    cause = f"No worker has the key for it; the one that was asked last says: {error.message}"
-    if not isinstance(error, KeyMissing):
-        cause = f"No worker has the key that batch {batch.batch_id} was sent with: {error.message}"
-    cause = shortened(cause, max_bytes=MAX_ERROR_BYTES)
-    return agent_lookup.handed_back(
-        cause, KEY_CURE, batch.hand_back_for, longest_delay=KEY_DELAY_SECONDS, lacks="key", batch=batch.batch_id
-    )
 
 
 def _fitting(ready: Sequence[_RequestLine]) -> list[_RequestLine]:

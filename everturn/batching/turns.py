@@ -14,8 +14,9 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
 from everturn.activities import activity_errors
+from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import MOST_ROUNDS, BatchNotice, BatchTurn, CollectorStart
-from everturn.errors import ContextTooLong, InvalidSetting, ProviderError
+from everturn.errors import ContextTooLong, InvalidSetting, KeyMissing, ProviderError
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
@@ -50,6 +51,10 @@ def has_batches(question: Request) -> bool:
     except InvalidSetting:
         return False
     return True
+
+
+class NotBatched(Exception):
+    """The turn is to wait for no batch any more: its agent's settings have changed. It is asked at once."""
 
 
 def collector_id(model: Model, task_queue: str) -> str:
@@ -98,8 +103,8 @@ class BatchedTurns:
     async def reply_to(
         self, question: Request, request: ModelRequest, patience: Patience, *, fallback: str | None
     ) -> Reply:
-        """The reply, if the turn's batch is over. Raises the error that makes the turn wait, and ProviderError and
-        ConfigError as any question."""
+        """The reply, if the turn's batch is over. Raises the error that makes the turn wait, ProviderError and
+        ConfigError as any question, and NotBatched."""
         notice = request.batch
         if notice is None:
             raise await self._to_join(question, request, _IN_NO_BATCH, "", fallback=fallback)
@@ -114,8 +119,15 @@ class BatchedTurns:
     ) -> Reply:
         from everturn.providers.batching.turns import line_of
 
-        line = line_of(question, without_thoughts=notice.without_thoughts)
-        result = await self._result_of(line, notice, patience)
+        try:
+            line = line_of(question, without_thoughts=notice.without_thoughts)
+            result = await self._result_of(line, notice)
+        except KeyMissing as error:
+            raise without_key(notice.batch_id, error, request.hand_back_for) from None
+        except ProviderError as error:
+            if self._is_of_another_key(error, question, notice):
+                raise without_key(notice.batch_id, error, request.hand_back_for) from None
+            raise _not_read(error, notice, patience) from None
         match result.state:
             case "replied":
                 reply = line.read_reply(result.body)
@@ -124,29 +136,32 @@ class BatchedTurns:
                 _log.warning("turn.empty")
                 raise await self._to_join(question, request, notice, "its reply was empty", fallback=fallback)
             case "refused":
-                error = line.error_of(result)
-                if error.refuses_thoughts and not notice.without_thoughts:
+                refusal = line.error_of(result)
+                if refusal.refuses_thoughts and not notice.without_thoughts:
                     notice = notice.model_copy(update={"without_thoughts": True})
-                elif isinstance(error, ContextTooLong) or not (error.retry or error.most_output_tokens):
-                    error.retry = False
-                    raise error
-                raise await self._to_join(question, request, notice, error.message, fallback=fallback)
+                elif isinstance(refusal, ContextTooLong) or not (refusal.retry or refusal.most_output_tokens):
+                    refusal.retry = False
+                    raise refusal
+                raise await self._to_join(question, request, notice, refusal.message, fallback=fallback)
             case "cancelled":
                 raise _cancelled(notice, question, fallback=fallback)
             case state:
                 reason = "it expired" if state == "expired" else "the batch had no result for it"
                 raise await self._to_join(question, request, notice, reason, fallback=fallback)
 
-    async def _result_of(self, line: TurnLine, notice: BatchNotice, patience: Patience) -> LineResult:
-        """What became of the line. Raises the error of a try that could not read it, which costs nothing."""
+    def _is_of_another_key(self, error: ProviderError, question: Request, notice: BatchNotice) -> bool:
+        """False for a batch that is gone: not found with the very key that it was sent with."""
+        if error.status == 404 and notice.collector in ("", collector_id(question.model, self._task_queue)):
+            return False
+        return is_of_another_key(error)
+
+    async def _result_of(self, line: TurnLine, notice: BatchNotice) -> LineResult:
+        """What became of the line. Raises ProviderError if it could not be read: that costs nothing."""
         from everturn.providers.batching.api import LineResult
         from everturn.providers.batching.turns import api_of
 
         api = api_of(line.prepared)
-        try:
-            ended = await self._results.of_batch(api, line.prepared.endpoint.base_url, notice.batch_id)
-        except ProviderError as error:
-            raise _not_read(error, notice, patience) from None
+        ended = await self._results.of_batch(api, line.prepared.endpoint.base_url, notice.batch_id)
         if notice.line in ended.raw:
             return api.read(ended.raw[notice.line])
         return ended.by_number.get(notice.number) or ended.whole or LineResult("missing")
@@ -154,9 +169,11 @@ class BatchedTurns:
     async def _to_join(
         self, question: Request, request: ModelRequest, notice: BatchNotice, reason: str, *, fallback: str | None
     ) -> ApplicationError:
-        """The error that makes the conversation join a batch, for the first time or once more."""
+        """The error that makes the conversation join a batch, for the first time or once more. Raises NotBatched."""
         from everturn.providers.batching.turns import api_of, line_of
 
+        if not has_batches(question):
+            raise NotBatched
         provider = question.model.provider
         if notice.round >= MOST_ROUNDS:
             return _final(

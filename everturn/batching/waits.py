@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, TemporalError
 
 from everturn import names
 from everturn.batching.records import BatchLine, BatchNotice, BatchTurn, LeaveBatch
-from everturn.calls.causes import cause_of
+from everturn.calls.causes import FailureCause, cause_of
 from everturn.payloads import ModelRequest
 from everturn.text.iso_times import iso_time
 from everturn.workflows.cancellation import begin_signal, send_signal
@@ -44,7 +44,8 @@ class BatchWaits:
         self._since = ""
         self._notice: BatchNotice | None = None
         self._kept: ModelRequest | None = None
-        """The request of a turn that stalled although its batch is over: `resume` reads its reply, and pays nothing."""
+        """The request of a turn that stalled before its reply was read, although its batch is over: `resume` reads it,
+        and pays nothing."""
 
     @property
     def cause(self) -> str | None:
@@ -86,7 +87,7 @@ class BatchWaits:
         failure = cause_of(error)
         turn = failure.batch_turn
         if turn is None:
-            if failure.keeps_batch:
+            if request.batch and request.batch.has_result and _is_unread(failure):
                 self._kept = request
             raise error
         notice = await self._wait_for_notice(turn, error)
@@ -155,3 +156,8 @@ class BatchWaits:
     def _leave(self, collector: workflow.ExternalWorkflowHandle[Any], line: BatchLine) -> None:
         """Nobody waits for whether the collector hears it."""
         begin_signal(collector.signal(names.LEAVE_BATCH, LeaveBatch(id=line.id)))
+
+
+def _is_unread(failure: FailureCause) -> bool:
+    """Whether the turn failed before it had read its line's result."""
+    return failure.keeps_batch or failure.not_hosted or failure.kind in (names.NOT_PREPARED, names.MODEL_NOT_ASKED)

@@ -21,7 +21,8 @@ def _name_of(path: Path) -> str:
 MODULES = {_name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 HOUSES: dict[str, dict[str, str]] = {
-    "batching": dict.fromkeys(("collector", "waits"), "workflows") | dict.fromkeys(("sending", "turns"), "activities"),
+    "batching": dict.fromkeys(("collector", "waits"), "workflows")
+    | dict.fromkeys(("keys", "sending", "turns"), "activities"),
     "budgets": {"by_history": "history", "client": "client", "workflow": "workflows"}
     | dict.fromkeys(("calls", "interceptor", "moves", "spending"), "activities"),
     "evaluations": {"client": "client", "reports": "worker", "worker": "worker"}

@@ -378,6 +378,46 @@ async def test_turns_whose_worker_is_gone_wait_with_cause_and_cure_until_one_wit
     assert provider.paid == 1
 
 
+@pytest.mark.parametrize("deploy", ["no key", "other key", "other agents", "other agents for long", "not batched"])
+async def test_a_reply_that_is_paid_is_read_whatever_the_next_worker_lacks(
+    client: Client, deploy: str, monkeypatch: pytest.MonkeyPatch, bounds: Bounds
+) -> None:
+    bounds(quietly=timedelta(seconds=0.2))
+    if deploy == "other agents for long":
+        bounds(host_patience=timedelta(seconds=0.5))
+    monkeypatch.setenv("BATCH_KEY", "sk-1")
+    asked_for_results = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with BatchServer() as provider:
+        provider.key = "sk-1"
+        provider.before["results"] = lambda: loop.call_soon_threadsafe(asked_for_results.set)
+        model = Model("openai:gpt-5.5", base_url=provider.base_url, key_env="BATCH_KEY")
+        agent = batched(model, fallback_models=[provider.model("openai-chat")])
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hi")
+            await eventually(waits_in(conversation, "batch_1"))
+            provider.finish()
+            await asked_for_results.wait()
+        if deploy == "no key":
+            monkeypatch.delenv("BATCH_KEY")
+        if deploy == "other key":
+            monkeypatch.setenv("BATCH_KEY", "sk-2")
+        if deploy == "not batched":
+            agent = Agent("clerk", model=model, tools=[weather])
+        else:
+            async with hosting(client, Agent("another", model=model) if "agents" in deploy else agent):
+                words = {"no key": "BATCH_KEY", "other key": "batch_1"}.get(deploy, "'clerk'")
+                await eventually(lambda: says_why(conversation, words))
+                assert "Start a worker" in ((await conversation.status()).cure or "")
+                if deploy == "other agents for long":
+                    await reaches(conversation, "stalled")
+                    await conversation.resume()
+        monkeypatch.setenv("BATCH_KEY", "sk-1")
+        async with hosting(client, agent):
+            assert (await conversation.outcome()).text == "Done."
+    assert (provider.paid, provider.live) == (1, [])
+
+
 async def test_a_collector_that_is_cancelled_hands_over_first_what_it_has(client: Client) -> None:
     with BatchServer() as provider:
         agent = batched(provider.base_url)
