@@ -30,6 +30,7 @@ _PURE = """
     typing.Annotated typing.Any typing.ClassVar typing.Final typing.Literal typing.NamedTuple typing.NoReturn
     typing.ParamSpec typing.Protocol typing.Self typing.TYPE_CHECKING typing.TypeVar typing.assert_never typing.cast
     pydantic.BaseModel pydantic.BeforeValidator pydantic.ConfigDict pydantic.Field pydantic.JsonValue
+    pydantic.PlainSerializer pydantic.WrapValidator
     pydantic.SerializerFunctionWrapHandler pydantic.TypeAdapter pydantic.ValidationError pydantic.field_serializer
     pydantic.field_validator pydantic.model_serializer pydantic.model_validator
     pydantic._internal._model_construction.ModelMetaclass
