@@ -158,7 +158,7 @@ def check_tools(request: Request) -> None:
 def placeholder(part: Image | Document, reason: str = "which this model can't be shown") -> str:
     """The text that stands in for a part that can't be sent: `[document: bill.pdf, which ...]`."""
     address = part.url or ""
-    if address[:5].lower() == "data:":
+    if address.lstrip()[:5].lower() == "data:":
         address = address.partition(",")[0]  # the rest is the content
     name = address or part.media_type or ""
     if isinstance(part, Document):

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from everturn.providers.base import placeholder
-from everturn.providers.media_signatures import true_type
+from everturn.providers.media_signatures import UNSAID, is_ole, true_type
 from everturn.records import Document, Image
 from everturn.text.base64_text import as_base64
 
@@ -89,13 +89,31 @@ _TEXTUAL = re.compile(
     r"|application/(?:x-yaml|toml|x-toml|sql|x-sql|x-ndjson|jsonl|javascript|typescript|x-sh|graphql)"
 )
 _CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([\w.:+-]+)\"|([\w.:+-]+))", re.I)
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w.+-]+=[^;,]*)*)(;base64)?", re.I)
+_DATA_URL = re.compile(
+    r"\s*data:([\w.+-]+/[\w.+-]+)?((?:;\s*(?!base64\s*$)[\w.+-]+(?:=[^;,]*)?)*)(;\s*base64\s*)?", re.I
+)
+_PLAIN_TEXT: Final = "text/plain"
+"""The type of a `data:` URL that names none (RFC 2397)."""
 SCHEMES: Final = ("http://", "https://")
 """Schemes of addresses that every provider can fetch: never a file of this machine."""
 
 
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 """Byte order marks, which say by themselves how a text is written."""
+_UTF_16_MARKS: Final = ("//", "/v")
+"""How base64 of the two marks of UTF-16 begins."""
+_EXCEL: Final = "application/vnd.ms-excel"
+_SUFFIXES: Final = {
+    **dict.fromkeys(("text/rtf", "application/rtf"), ".rtf"),
+    "text/x-script.python": ".py",
+    "text/x-c": ".c",
+    "text/x-c++": ".cpp",
+    "text/x-csharp": ".cs",
+    "text/x-php": ".php",
+    "text/x-ruby": ".rb",
+    "application/typescript": ".ts",
+}
+"""What Python's table lacks."""
 
 
 class Medium(NamedTuple):
@@ -112,7 +130,10 @@ def medium_of(part: Image | Document) -> Medium:
     before what was said; a text is in UTF-8, whatever `charset` it came in."""
     written = part.media_type or ""
     data = part.data
-    if part.url and (inline := _inline_data(part.url)):
+    if data and (inline := _inline_data(data)):  # a whole `data:` URL in the place of its content
+        written = inline[0]
+        data = inline[1]
+    elif part.url and (inline := _inline_data(part.url)):
         written, data = inline
     elif part.url and not written:
         written = mimetypes.guess_type(_url_path(part.url))[0] or ""
@@ -121,10 +142,22 @@ def medium_of(part: Image | Document) -> Medium:
         return Medium(media_type, None)
     data = as_base64(data)
     media_type = true_type(media_type, data)
-    charset = _CHARSET.search(written)
-    if charset and _TEXTUAL.fullmatch(media_type):
+    if isinstance(part, Document) and part.name:
+        media_type = _type_by_name(media_type, data, part.name)
+    if _TEXTUAL.fullmatch(media_type):
+        charset = _CHARSET.search(written) or ("", "", "")
         data = _in_utf8(data, charset[1] or charset[2])
     return Medium(media_type, data)
+
+
+def _type_by_name(media_type: str, data: str, name: str) -> str:
+    """The type that a file's name shows, if nobody could say better. Browsers send files that their system does not
+    know as octet-stream, and those of Windows a CSV as Excel's."""
+    by_name = bare_type(mimetypes.guess_type(name)[0] or "")
+    is_csv = media_type == _EXCEL and by_name == "text/csv" and not is_ole(data)
+    if by_name and (media_type in UNSAID or is_csv):
+        return by_name
+    return media_type
 
 
 def bare_type(written: str) -> str:
@@ -134,9 +167,12 @@ def bare_type(written: str) -> str:
 
 
 def _in_utf8(data: str, charset: str) -> str:
-    """Base64 of a text, in UTF-8; unchanged if it is not in that charset."""
+    """Base64 of a text, in UTF-8, by the charset that was named or by its byte order mark; unchanged if it is not in
+    that charset."""
     try:
-        if codecs.lookup(charset).name in ("utf-8", "ascii"):
+        if not charset and data[:2] in _UTF_16_MARKS:
+            charset = "utf-16"
+        if not charset or codecs.lookup(charset).name in ("utf-8", "ascii"):
             return data
         return b64encode(b64decode(data).decode(charset).encode()).decode()
     except (LookupError, binascii.Error, ValueError):
@@ -145,13 +181,15 @@ def _in_utf8(data: str, charset: str) -> str:
 
 def _inline_data(url: str) -> tuple[str, str] | None:
     """The type and the base64 of a `data:` URL."""
+    if url[:64].lstrip()[:5].lower() != "data:":
+        return None
     head, comma, data = url.partition(",")
     match = _DATA_URL.fullmatch(head)
     if match is None or not comma:
         return None
     if not match[3]:
         data = b64encode(unquote_to_bytes(data)).decode()
-    return match[1] + match[2], data
+    return (match[1] or _PLAIN_TEXT) + match[2], data
 
 
 def url_of(part: Image | Document) -> str:
@@ -185,7 +223,7 @@ def in_words(part: Image | Document) -> str:
     text = decode_text(data)
     if text is None:
         return placeholder(part, UNREADABLE)
-    return f"[document: {part.name or part.media_type}]\n{text}"
+    return f"[document: {part.name or part.media_type or media_type}]\n{text}"
 
 
 def is_textual(part: Image | Document) -> bool:
@@ -206,7 +244,8 @@ def decode_text(data: str) -> str | None:
 
 def file_name(document: Document) -> str:
     """Its name, or one that shows its type."""
-    return document.name or f"document{mimetypes.guess_extension(medium_of(document).media_type) or ''}"
+    media_type = medium_of(document).media_type
+    return document.name or f"document{_SUFFIXES.get(media_type) or mimetypes.guess_extension(media_type) or ''}"
 
 
 def _url_path(url: str) -> str:

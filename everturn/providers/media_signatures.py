@@ -52,7 +52,7 @@ _FTYP: Final = {
 _MARKUP: Final = re.compile(rb"\s*<(?:(!doctype html|html|head|body)|(\?xml|svg))[\s>]", re.I)
 
 _MEDIA: Final = ("image/", "audio/", "video/")
-_UNSAID: Final = frozenset(
+UNSAID: Final = frozenset(
     {"", "application/octet-stream", "binary/octet-stream", "image/*", "audio/*", "video/*", "*/*"}
 )
 
@@ -74,11 +74,11 @@ def true_type(declared: str, data: str) -> str:
     most common name, without parameters."""
     head = _first_bytes(data)
     detected = _sure_type(head)
-    if detected is None and (declared in _UNSAID or declared.startswith(_MEDIA)):
+    if detected is None and (declared in UNSAID or declared.startswith(_MEDIA)):
         detected = _likely_type(head, declared)
     if detected is None or detected == declared:
         return declared
-    if declared in _UNSAID or not _is_container(detected):
+    if declared in UNSAID or not _is_container(detected):
         same = _CONTAINERS.get(detected)
         if same and same.fullmatch(declared):
             return declared
@@ -87,6 +87,11 @@ def true_type(declared: str, data: str) -> str:
     if declared.startswith(_MEDIA) or declared == "application/pdf":
         return detected
     return declared
+
+
+def is_ole(data: str) -> bool:
+    """Whether base64 data is a file of Office's before 2007."""
+    return _sure_type(_first_bytes(data)) == "application/x-ole-storage"
 
 
 def _is_container(media_type: str) -> bool:
@@ -115,7 +120,7 @@ def _likely_type(head: bytes, declared: str) -> str | None:
         if markup[1]:
             return "text/html"
         return "image/svg+xml" if b"<svg" in head.lower() else "text/xml"
-    if declared.startswith("audio/") or declared in _UNSAID or declared == "image/bmp":
+    if declared.startswith("audio/") or declared in UNSAID or declared == "image/bmp":
         return next((kind for signature, kind in _LIKELY if head.startswith(signature)), None)
     # A picture's data may begin with any two bytes, if its type has no signature here.
     if head.startswith(b"BM") and declared.startswith("image/"):

@@ -16,6 +16,7 @@ from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
+from everturn.providers.media import OFFICE, TEXTS, file_name
 from everturn.records import Document, Image, Message, Text, ToolCall, ToolResult
 
 MODELS = ["openai-chat:m", "openrouter:m", "mistral:m", "groq:m", "openai:m", "anthropic:m", "google:gemini-3-flash"]
@@ -127,6 +128,8 @@ def test_a_document_that_is_a_picture_is_shown_as_one() -> None:
 def test_a_file_without_a_name_gets_one_that_tells_its_type() -> None:
     part = Document(data="AAAA", media_type=DOCX)
     assert sent("openai:m", part)["filename"] == "document.docx"
+    for media_type in OFFICE | TEXTS:
+        assert file_name(Document(data="AAAA", media_type=media_type)).startswith("document.")
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -16,6 +16,7 @@ MP4, HEIC, WEBM = b"\x00\x00\x00\x18ftypisom", b"\x00\x00\x00\x18ftypheic", b"\x
 ZIP, TIFF, BMP = b"PK\x03\x04\x14", b"II*\x00\x08", b"BM\x36\x00"
 HTML, SVG = b"<!DOCTYPE html><html>", b"<svg xmlns='http://www.w3.org/2000/svg'>"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(8)
 
 
 def coded(content: bytes) -> str:
@@ -88,3 +89,45 @@ def test_a_text_is_read_in_the_charset_that_it_came_in(media_type: str, content:
 def test_the_charset_of_a_data_url_counts() -> None:
     url = f"data:text/csv;charset=iso-8859-1;base64,{coded('Zürich'.encode('latin-1'))}"
     assert "Zürich" in in_words(Document(url=url))
+
+
+@pytest.mark.parametrize(
+    ("url", "media_type", "content"),
+    [
+        (f"data:;base64,{coded(PNG)}", "image/png", PNG),
+        (f" \ndata:image/png; base64 ,{coded(PNG)}", "image/png", PNG),
+        (f"DATA:image/png;base64,{coded(PNG)}", "image/png", PNG),
+        ("data:,hello%20all", "text/plain", b"hello all"),
+        ("data:;charset=iso-8859-1,Z%FCrich", "text/plain", "Zürich".encode()),
+        ("data:text/plain; charset=utf-8,hello%20all", "text/plain", b"hello all"),
+        ("data:text/markdown;utf8,hello%20all", "text/markdown", b"hello all"),
+    ],
+)
+def test_a_data_url_is_read_in_every_form_of_it(url: str, media_type: str, content: bytes) -> None:
+    """RFC 2397 lets the type out; browsers take spaces, and parameters without a value."""
+    expected = Medium(media_type, coded(content))
+    assert medium_of(Document(url=url)) == expected
+    assert medium_of(Document(data=url, media_type="image/gif")) == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "name", "content", "is_really"),
+    [
+        ("application/octet-stream", "notes.md", b"# Notes", "text/markdown"),
+        ("application/vnd.ms-excel", "a.csv", b"a,b", "text/csv"),
+        ("application/vnd.ms-excel", "a.csv", OLE, "application/vnd.ms-excel"),
+        ("application/vnd.ms-excel", "a.xls", b"a,b", "application/vnd.ms-excel"),
+        ("text/plain", "a.csv", b"a,b", "text/plain"),
+        ("application/octet-stream", "a.md", PNG, "image/png"),
+    ],
+)
+def test_a_name_tells_the_type_where_nothing_else_does(
+    declared: str, name: str, content: bytes, is_really: str
+) -> None:
+    part = Document(data=coded(content), media_type=declared, name=name)
+    assert medium_of(part).media_type == is_really
+
+
+def test_a_text_in_utf_16_goes_out_in_utf_8() -> None:
+    part = Document(data=coded(b"\xfe\xff" + "Zürich".encode("utf-16-be")), media_type="text/csv")
+    assert medium_of(part) == Medium("text/csv", coded("Zürich".encode()))
