@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,8 @@ def error_in(body: dict[str, Any]) -> object | None:
     """The error in a body with status 200 or in a chunk of a stream, in any vendor's field; None if there is none.
 
     Sources: OpenAI and most others (`error`), Groq's last chunk (`x_groq`), OpenRouter (an error in the choice), older
-    vLLM and Mistral (`object`), MiniMax (`base_resp`), Cloudflare (`errors`), Baidu (`error_code`), and servers made
-    with FastAPI (`detail`).
+    vLLM and Mistral (`object`), MiniMax (`base_resp`), Cloudflare (`errors`), Baidu (`error_code`), servers made with
+    FastAPI (`detail`), DashScope and Chinese gateways (`code` beside `message` or `msg`), and Helicone (`success`).
     """
     if body.get("error"):
         return body
@@ -65,8 +65,9 @@ def error_in(body: dict[str, Any]) -> object | None:
                 return {"error": place["error"]}
     is_named = body.get("object") == "error" or body.get("type") == "error" or a_list(body.get("errors"))
     status = a_dict(body.get("base_resp")).get("status_code")
-    bare = (body.get("error_code") or body.get("detail")) and "choices" not in body
-    if is_named or status or bare:
+    coded = body.get("code") and a_str(body.get("message") or body.get("msg"))
+    bare = (body.get("error_code") or body.get("detail") or coded) and "choices" not in body
+    if is_named or status or bare or body.get("success") is False:
         return body
     return None
 
@@ -95,6 +96,9 @@ _QUOTA = frozenset(
         "enforced_spend_limit_reached",
         "contract_spend_limit_reached",
         "quota_per_day",
+        "billing_disabled",  # Google
+        "allocationquota.freetieronly",  # DashScope
+        "customer_verification_required",  # Vercel's gateway, of an account without a card
         "budget_exceeded",  # LiteLLM's own budgets
     }
 )
@@ -102,7 +106,7 @@ _QUOTA_WORDS = re.compile(
     r"insufficient balance|credit balance is too low|used all available credits|spending (?:limit|cap)"
     r"|prepayment credits are depleted"  # Gemini, as are its caps: RESOURCE_EXHAUSTED without a violation
     r"|key limit exceeded \((?:daily|weekly|monthly|total)"  # OpenRouter, with 403
-    r"|reached your specified api usage limits"
+    r"|reached your specified api usage limits|out of call volume quota"  # the latter of Azure's API Management
     # OpenAI's words where a gateway leaves out its code. Google says the same of a minute, and then goes on.
     r"|[\"']insufficient_quota[\"']"
     r"|exceeded your current quota(?!.{0,2000}(?:rate-limits|quota exceeded for metric|retry in|retrydelay))",
@@ -119,7 +123,7 @@ _CONTEXT = frozenset(
 _CONTEXT_WORDS = re.compile(
     r"context[ _](?:length|window|size|limit)|maximum (?:context|prompt) length|prompt is too long|input is too long"
     r"|input token count|exceeded model token limit|request too large|reduce the length of the messages"
-    r"|range of input length should be|prompt exceeds max length"  # DashScope, Z.ai
+    r"|range of input length should be|prompt exceeds max length|too many tokens: "  # DashScope, Z.ai, Cohere
     r"|too large for model with|`inputs` tokens|truncation.{0,40}disabled",
     re.I,
 )
@@ -132,9 +136,14 @@ _NO_MODEL_WORDS = re.compile(
 _BAD_KEY = frozenset(
     {
         *("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error", "permission_denied"),
+        *("expiredtokenexception", "unrecognizedclientexception"),  # AWS, with 400
         "no_db_connection",  # LiteLLM without a database, of a key that is not its own: 400 "No connected db."
     }
 )
+_NOT_THE_KEY = frozenset({"flagged_input", "unsupported_country_region_territory"})
+"""With 403: OpenRouter's moderation, and OpenAI's list of countries."""
+_THROTTLED = frozenset({"throttlingexception", "throttledexception"})
+"""AWS, with 400."""
 _BAD_KEY_WORDS = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.I)
 _NEVER_WORDS = re.compile(
     # llama.cpp (500), vLLM, SGLang, Ollama: what the model or its template can't read at all
@@ -206,6 +215,8 @@ def of_response(
     `headers` by lower-case names, or httpx's own. `body`: the bytes as received, or what ErrorInReply carries.
     """
     error_body = _read_error(body)
+    if named := read_header(headers, "x-amzn-errortype"):  # `ThrottlingException:http://...`
+        error_body = replace(error_body, codes=error_body.codes | {_plain_code(named)})
     if status < 300:
         status = error_body.status or next((_STATUS_OF[code] for code in error_body.codes if code in _STATUS_OF), 500)
     kind = _error_class(status, error_body)
@@ -290,6 +301,10 @@ def _error_class(status: int, error_body: _ErrorBody) -> type[ProviderError]:
         return RequestRefused
     if error_body.codes & _SLIP:
         return InvalidReply  # Groq: the model's call or output did not fit the schema; asked again, it mostly does
+    if status < 500 and error_body.codes & _THROTTLED:
+        return RateLimited
+    if status == 403 and error_body.codes & _NOT_THE_KEY:
+        return RequestRefused
     if status < 500 and status != 429:
         if status == 404 or error_body.codes & _NO_MODEL or _NO_MODEL_WORDS.search(error_body.message):
             return ModelNotFound
@@ -341,18 +356,23 @@ def _read_error(body: object) -> _ErrorBody:
     else:
         value = body
     outer = a_dict(value[0] if isinstance(value, list) and value else value)
-    inner = a_dict(outer.get("error"))
-    inner = inner or next(iter(map(a_dict, a_list(outer.get("errors")))), {}) or a_dict(outer.get("base_resp"))
+    listed = (item for name in ("error", "errors") for item in map(a_dict, a_list(outer.get(name))))  # Cloudflare
+    inner = a_dict(outer.get("error")) or next(listed, {}) or a_dict(outer.get("base_resp"))
     fields = inner or outer
     in_fields = (fields.get("message"), outer.get("error"), outer.get("message"), outer.get("detail"))
-    places = (*in_fields, fields.get("status_msg"), outer.get("error_msg"))
+    places = (*in_fields, fields.get("status_msg"), outer.get("error_msg"), outer.get("msg"), outer.get("Message"))
     message = next(
         (_in_words(given) for given in places if given and not (given is outer.get("error") and inner)),
         _in_words(value) if value else "",
     )
+    codes = _codes_within(message)
     if raw := a_dict(fields.get("metadata")).get("raw"):
+        codes |= _codes_within(_in_words(raw))
         message = f"{message}: {_in_words(raw)}"  # OpenRouter: what the provider behind it said
-    codes, wait = _google_details(a_list(inner.get("details")))
+    details, wait = _google_details(a_list(inner.get("details")))
+    if wait is None:  # Cloudflare's own errors, as JSON (2026-03); Hugging Face, while a model is loaded
+        waits = (place.get(name) for place in (inner, outer) for name in ("retry_after", "estimated_time"))
+        wait = next((_read_number(str(given)) for given in waits if isinstance(given, int | float)), None)
     if wait is None:  # OpenRouter: the headers of the provider behind it
         passed_on = a_dict(a_dict(fields.get("metadata")).get("headers"))
         given = {str(name).lower(): str(text) for name, text in passed_on.items()}
@@ -361,7 +381,7 @@ def _read_error(body: object) -> _ErrorBody:
             wait = limit_reset(given)
     return _ErrorBody(
         message,
-        _error_codes(outer, inner) | codes,
+        _error_codes(outer, inner) | details | codes,
         _error_status(outer, inner),
         wait,
         a_str(outer.get("request_id")) or None,
@@ -371,14 +391,36 @@ def _read_error(body: object) -> _ErrorBody:
 def _error_codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
     details = a_dict(inner.get("details"))
     given = [
-        *(part.get(name) for part in (outer, inner) for name in ("type", "code", "status")),
-        details.get("error_code"),
+        *(part.get(name) for part in (outer, inner) for name in ("type", "code", "status", "__type")),
+        *(details.get("error_code"), outer.get("error")),
     ]
-    return frozenset(code.lower() for code in given if isinstance(code, str))
+    if "flagged_input" in a_dict(inner.get("metadata")):
+        given.append("flagged_input")
+    return frozenset(_plain_code(code) for code in given if isinstance(code, str))
+
+
+def _plain_code(given: str) -> str:
+    """In lower case, without what AWS puts around it: `com.amazon.coral#ThrottlingException`, `...:http://internal`."""
+    return given.rpartition("#")[2].partition(":")[0].strip().lower()
+
+
+def _codes_within(text: str) -> frozenset[str]:
+    """The codes of an error that a gateway quotes as JSON, somewhere in its own."""
+    begins = text.find("{")
+    if begins < 0:
+        return frozenset()
+    try:
+        quoted = a_dict(parse_json(text[begins : text.rfind("}") + 1]))
+    except ValueError:
+        return frozenset()
+    return _error_codes(quoted, a_dict(quoted.get("error")))
+
+
+_STATUSES = ("status_code", "statusCode", "http_code", "code", "status")
 
 
 def _error_status(outer: dict[str, Any], inner: dict[str, Any]) -> int | None:
-    given = (part.get(name) for part in (inner, outer) for name in ("status_code", "code", "status"))
+    given = (part.get(name) for part in (inner, outer) for name in _STATUSES)
     # LiteLLM's are texts.
     numbers = (int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code for code in given)
     return next((code for code in numbers if isinstance(code, int) and 400 <= code < 600), None)

@@ -184,6 +184,10 @@ def test_the_table(status: int, body: Any, error: type[ProviderError], retry: bo
         ({"error": {"message": "x", "status_code": 503}}, Unavailable, 503),
         (openai("x", code="context_length_exceeded"), ContextTooLong, 500),
         (openai("x", code="insufficient_quota"), QuotaExhausted, 500),
+        ({"error": {"message": "x", "statusCode": 429}}, RateLimited, 429),
+        ({"error": {"message": "x", "http_code": "401"}}, KeyRefused, 401),
+        ({"error": "rate_limit_exceeded"}, RateLimited, 429),
+        ({"code": 401, "msg": "token expired", "success": False}, KeyRefused, 401),
         (openai("???"), Unavailable, 500),
         ("just words", Unavailable, 500),
         (None, Unavailable, 500),
@@ -459,6 +463,19 @@ def litellm(message: str, kind: str, code: str) -> dict[str, Any]:
         (500, {"error": {"message": "Tool use is not supported by this model"}}, RequestRefused),
         (500, {"error": {"message": "CUDA error: out of memory"}}, Unavailable),
         (503, {"error": {"message": "The image service is not available"}}, Unavailable),
+        # What a gateway quotes: as JSON in a text, in OpenRouter's metadata, and as a list (Cloudflare)
+        (502, {"error": {"message": "upstream: " + json.dumps(openai(code="insufficient_quota"))}}, QuotaExhausted),
+        (502, {"error": {"metadata": {"raw": json.dumps(openai(code="insufficient_quota"))}}}, QuotaExhausted),
+        (502, {"error": {"message": 'upstream: {"error": {"code": "insufficient_quota"}'}}, Unavailable),
+        (500, {"error": [{"code": "insufficient_quota", "message": "x"}]}, QuotaExhausted),
+        # OpenRouter's moderation and OpenAI's countries are no matter of the key; Vercel's and Google's of an account
+        (403, {"error": {"message": "x", "metadata": {"reasons": ["x"], "flagged_input": "y"}}}, RequestRefused),
+        (403, openai(code="unsupported_country_region_territory"), RequestRefused),
+        (403, openai(kind="customer_verification_required"), QuotaExhausted),
+        (403, {"error": {"details": [{"reason": "BILLING_DISABLED"}]}}, QuotaExhausted),
+        (400, {"__type": "com.amazon.coral.service#ThrottlingException", "message": "x"}, RateLimited),
+        (400, {"__type": "ExpiredTokenException", "Message": "x"}, KeyRefused),
+        (400, {"message": "too many tokens: total number of tokens in the prompt cannot exceed 4081"}, ContextTooLong),
     ],
 )
 def test_what_gateways_and_small_servers_say(status: int, body: Any, error: type[ProviderError]) -> None:
@@ -488,11 +505,32 @@ def _limits(remaining: str) -> dict[str, str]:
         ({"x-ratelimit-reset": "1795737620000", "date": "Fri, 27 Nov 2026 00:00:10 GMT"}, {}, 10.0),  # OpenRouter
         ({"x-ratelimit-reset": "99999999999999"}, {}, None),
         ({}, {"error": {"message": "x", "metadata": {"headers": {"Retry-After": "9"}}}}, 9.0),  # OpenRouter's body
+        ({}, {"title": "Error 1015", "retryable": True, "retry_after": 30}, 30.0),  # Cloudflare's own
+        ({}, {"error": "Model m is currently loading", "estimated_time": 20.5}, 20.5),  # Hugging Face
     ],
 )
 def test_how_long_a_gateway_asks_us_to_wait(headers: dict[str, str], body: Any, seconds: float | None) -> None:
     error = failures.of_response(ENDPOINT, status=429, headers=headers, body=body or openai())
     assert (error.retry_after, error.after) == (seconds, seconds)
+
+
+def test_amazons_header_says_what_its_body_does_not() -> None:
+    error = answered(400, {"Message": "Rate exceeded"}, x_amzn_errortype="ThrottlingException:http://internal/")
+    assert type(error) is RateLimited
+    assert "Rate exceeded." in str(error)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"success": False, "message": "no such route"},
+        {"code": "InvalidApiKey", "message": "no such key", "request_id": "r"},
+        {"code": 1004, "msg": "no such key"},
+    ],
+)
+def test_an_error_without_a_field_for_it_is_found_in_a_body_with_status_200(body: dict[str, Any]) -> None:
+    assert failures.error_in(body) is body
+    assert failures.error_in({**body, "success": True, "choices": [{}]}) is None
 
 
 @pytest.mark.parametrize("name", ["llm_provider-x-request-id", "x-litellm-call-id", "x-generation-id", "cf-aig-log-id"])
