@@ -256,6 +256,10 @@ class Status(Record):
     limited_by: str = ""
     """The provider whose limit its turn waits for, such as 'openai'; empty if it waits for none. Clients read it from
     the turn's heartbeats; the query's answer never has it."""
+    collector: str = ""
+    """The workflow that collects the batch which its turn waits for; empty if it waits for none."""
+    joined_at: str = ""
+    """When its turn joined that."""
     chain_id: str = ""
     """The conversation's first run, or the one that a reset made."""
     policy: tuple[Rule, ...] = ()
@@ -271,6 +275,8 @@ class Status(Record):
         }
         if self.limited_by:
             facts["limited_by"] = self.limited_by
+        if self.collector:
+            facts |= {"collector": self.collector, "joined_at": self.joined_at}
         if self.inherited:
             facts["inherited"] = [rule.model_dump(mode="json") for rule in self.inherited]
         agents = [asked_agent.model_dump() for asked_agent in self.agents]

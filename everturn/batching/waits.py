@@ -65,6 +65,15 @@ class BatchWaits:
             return None
         return CURE if self._awaited is None else self._awaited.cure
 
+    @property
+    def collector(self) -> str:
+        """The workflow that collects the batch; empty if no turn waits for one."""
+        return self._line.turn.collector if self._line else ""
+
+    @property
+    def joined_at(self) -> str:
+        return self._since if self._line else ""
+
     def take_notice(self, *inputs: Any) -> None:
         """The signal `batch`. One that is about another line, or comes again, changes nothing."""
         notice = read_signal(BatchNotice, names.BATCH, inputs)

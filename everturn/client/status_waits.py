@@ -11,6 +11,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 
 from everturn import names
 from everturn.calls.causes import read_cause
+from everturn.client.batch_collectors import with_collector
 from everturn.client.unpolled_queue import awaited_queue, nobody_at
 from everturn.heartbeats.details import AtLimit
 from everturn.payloads import Status
@@ -21,6 +22,8 @@ CURE = "It goes on by itself. A higher limit, more keys or fewer conversations a
 async def with_wait(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:
     """The status; if it runs and waits for a worker at a task queue that none polls, or for a provider's rate limit,
     with that. Raises nothing."""
+    if status.collector:
+        return await with_collector(status, described.id, temporal)
     if status.state != "running" or status.cause:
         return await with_limit(status, described, temporal)
     queue = awaited_queue(described.raw_description)

@@ -24,8 +24,8 @@ from everturn import names
 from everturn.evaluations.answer_search import THRIFTY, AnswerSearch, LookPace
 from everturn.evaluations.collector import EvaluationCollectorWorkflow
 from everturn.evaluations.judge_activity import Judging
+from everturn.evaluations.left_off import left_off
 from everturn.evaluations.online_evaluators import OnlineEvaluator
-from everturn.evaluations.records import LookingStart
 from everturn.evaluations.reports import EvaluationReports
 from everturn.evaluations.sampling import collector_id, evaluations_queue
 from everturn.evaluations.workflow import EvaluationWorkflow
@@ -144,10 +144,12 @@ class EvaluationHosting:
             await asyncio.sleep(KEEP_SECONDS)
 
     async def _start_collector(self) -> None:
+        collector = collector_id(self._task_queue)
+        start = await left_off(self._client, collector)
         await self._client.start_workflow(
             names.EVALUATION_COLLECTOR,
-            LookingStart().model_dump(mode="json"),
-            id=collector_id(self._task_queue),
+            start.model_dump(mode="json"),
+            id=collector,
             task_queue=evaluations_queue(self._task_queue),
             task_timeout=TASK_TIMEOUT,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

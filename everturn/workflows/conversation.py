@@ -438,6 +438,8 @@ class ConversationWorkflow:
             cost_usd=state.totals.cost_usd,
             cause=waits_for.cause,
             cure=waits_for.cure,
+            collector=self._batches.collector,
+            joined_at=self._batches.joined_at,
             chain_id=self._ledger.chain.id,
         )
 

@@ -25,7 +25,7 @@ HOUSES: dict[str, dict[str, str]] = {
     | dict.fromkeys(("keys", "sending", "turns"), "activities"),
     "budgets": {"by_history": "history", "client": "client", "workflow": "workflows"}
     | dict.fromkeys(("calls", "interceptor", "moves", "spending"), "activities"),
-    "evaluations": {"client": "client", "reports": "worker", "worker": "worker"}
+    "evaluations": {"client": "client", "left_off": "worker", "reports": "worker", "worker": "worker"}
     | dict.fromkeys(("collector", "workflow"), "workflows")
     | dict.fromkeys(("answer_search", "judge_activity"), "activities"),
     "heartbeats": {"profile_interceptor": "worker", "throttle": "worker"}

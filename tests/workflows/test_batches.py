@@ -435,6 +435,25 @@ async def test_a_collector_that_is_cancelled_hands_over_first_what_it_has(client
     assert provider.paid == 1
 
 
+async def test_whose_collector_an_operator_ended_is_told_so_also_once_another_one_runs(client: Client) -> None:
+    with BatchServer() as provider:
+        agent = batched(provider.base_url)
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hi")
+            await eventually(waits_in(conversation, "batch_1"))
+            assert "goes on by itself" in str((await conversation.status()).cure)
+            collector = collector_id(agent.model, client.task_queue)
+            await client.temporal.get_workflow_handle(collector).terminate()
+            await eventually(lambda: says_why(conversation, "is terminated: nobody will tell it"))
+            provider.ends_at_once = True
+            assert (await client.run(agent, "Ho")).text == "Done."
+            status = await conversation.status()
+            assert "another one does not know of the turn" in str(status.cause)
+            assert "everturn cancel-turn" in str(status.cure)
+            await conversation.cancel_turn()
+            await conversation.outcome()
+
+
 async def test_a_batch_that_a_killed_worker_had_created_is_found_although_others_have_handed_it_back(
     client: Client, bounds: Bounds
 ) -> None:

@@ -262,6 +262,23 @@ async def test_workers_that_are_killed_at_any_step_leave_one_judgement_of_each_e
     assert len(log.read_text().split()) >= 4, "judges were asked again"
 
 
+async def test_what_was_answered_after_an_operator_ended_the_search_for_answers_is_judged(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Done."))
+
+    def is_done(answer: JudgedAnswer) -> bool:
+        return answer.text == "Done."
+
+    async with hosting(client, agent, evaluators=[is_done]):
+        await judged(client, (await client.run(agent, "One")).id, count=1)
+    await client.temporal.get_workflow_handle(collector_id(client.task_queue)).terminate()
+    async with hosting(client, agent):
+        second = await client.run(agent, "Two")
+    async with hosting(client, agent, evaluators=[is_done]):
+        await judged(client, second.id, count=1)
+
+
 async def test_an_evaluator_that_fails_or_hangs_gives_a_judgement_that_says_so_and_holds_nobody_up(
     client: Client, scripted: Scripted, stuck: Callable[[], Any]
 ) -> None:
