@@ -22,7 +22,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -395,6 +395,9 @@ class ModelTurns:
         options: dict[str, Any] = {}
         if heartbeat_text:
             options |= {"on_delta": heartbeat_text.take_delta, "on_start": heartbeat_text.counted_by}
+        if kept.response_id:  # which is paid, also if the next deploy has no background=True any more
+            settings = question.settings.model_copy(update={"background": True})
+            question = replace(question, settings=settings)
         if question.settings.background:
             options["kept"] = kept
         async with asyncio.timeout(seconds):

@@ -71,14 +71,17 @@ async def test_a_worker_that_is_killed_in_the_middle_leaves_a_response_that_the_
     assert (outcome.turns, outcome.usage.total_tokens) == (1, 15)
 
 
+@pytest.mark.parametrize("next_one", ["as it was", "without background"])
 async def test_a_worker_that_shuts_down_hands_the_response_over(
-    client: Client, cached_conversations: int, go_on: threading.Event
+    client: Client, cached_conversations: int, go_on: threading.Event, next_one: str
 ) -> None:
     with BackgroundServer(says(*STORY, go_on=go_on)) as provider:
         agent = agent_at(provider.base_url)
         async with hosting(client, agent, drain_timeout=timedelta(0)):
             conversation = await client.start(agent, "Tell me a story")
             await eventually(lambda: is_kept(client, conversation.id))
+        if next_one == "without background":
+            agent = Agent("clerk", model=agent.model)
         go_on.set()
         async with hosting(client, agent, cached_conversations=cached_conversations):
             assert await conversation.reply() == "".join(STORY)
