@@ -337,7 +337,7 @@ def with_sub_agents(agents: Iterable[Agent], *, parent: str = "") -> dict[str, A
     other agent has that. Raises InvalidAgent if two share a name, since conversations find their agent by its name.
     `parent`: the full name of the agent that has them as tools."""
     by_name: dict[str, Agent] = {}
-    first: dict[str, Agent] = {}
+    first_versions: dict[str, Agent] = {}
     todo = list(agents)
     while todo:
         agent = todo.pop(0)
@@ -350,9 +350,9 @@ def with_sub_agents(agents: Iterable[Agent], *, parent: str = "") -> dict[str, A
             raise InvalidAgent(
                 f"Two agents are called {agent.full_name!r}.", cure="Give one of them another name, or another version."
             )
-        first.setdefault(agent.name, agent)
+        first_versions.setdefault(agent.name, agent)
         todo += agent.agents
-    return first | by_name
+    return first_versions | by_name
 
 
 def _sort_tools(
@@ -381,7 +381,7 @@ def _sort_tools(
             _add_tool(tools_by_name, client_tool(item, handlers, place=place), place=place)
         else:
             _add_tool(tools_by_name, _function_tool(item, place=place), place=place)
-    for own_tool in tools_of(raw, handlers, own=tuple(tools_by_name)):
+    for own_tool in tools_of(raw, handlers, other_names=tuple(tools_by_name)):
         _add_tool(tools_by_name, own_tool, place=f"One of the provider's own tools of Agent {agent!r}")
     for handoff in handoffs:
         _add_tool(tools_by_name, handoff.as_tool(), place=f"The handoff of Agent {agent!r} to {handoff.to!r}")

@@ -123,14 +123,14 @@ def rule_for(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValu
     """The rule that decides on a call: one that denies goes before one that asks, and that before one that approves;
     None if none does. If it can't be said whether a rule applies, a rule to approve does nothing, and for any other one
     a person is asked. `agent`: the one that made the call."""
-    first: dict[str, Rule] = {}
+    first_by_verdict: dict[str, Rule] = {}
     for rule in policy:
         applies = rule.applies(tool, arguments, agent=agent)
         if applies:
-            first.setdefault(rule.then, rule)
+            first_by_verdict.setdefault(rule.then, rule)
         elif applies is None and rule.then != "approve":
-            first.setdefault("ask", rule.model_copy(update={"then": "ask"}))
-    return first.get("deny") or first.get("ask") or first.get("approve")
+            first_by_verdict.setdefault("ask", rule.model_copy(update={"then": "ask"}))
+    return first_by_verdict.get("deny") or first_by_verdict.get("ask") or first_by_verdict.get("approve")
 
 
 def problem(policy: Policy) -> str | None:

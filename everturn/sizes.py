@@ -327,9 +327,11 @@ def size_of(value: Any) -> int:
 
 def check_input(what: str, value: Any) -> None:
     """Raises Refused for what a conversation would not take for its size, before it is sent."""
-    deep = Refused(f"The {what} is nested more than {MAX_DEPTH} levels deep.", cure="Flatten it, or send it as text.")
+    depth_refusal = Refused(
+        f"The {what} is nested more than {MAX_DEPTH} levels deep.", cure="Flatten it, or send it as text."
+    )
     if too_deep(value):
-        raise deep
+        raise depth_refusal
     if place := place_of_odd_number(value):
         raise Refused(f"The {what} holds a number that JSON does not have: {place}.", cure="Send it as text.")
     try:
@@ -337,7 +339,7 @@ def check_input(what: str, value: Any) -> None:
     except PydanticSerializationError as error:  # half of a surrogate pair, such as bytes of a command line become
         raise Refused(f"The {what} can't be written as UTF-8: {error}.", cure="Send text in UTF-8.") from None
     if written.count(b"{") + written.count(b"[") > MAX_DEPTH and too_deep(json.loads(written)):
-        raise deep
+        raise depth_refusal
     if (size := len(written)) > MAX_INPUT_BYTES:
         raise Refused(
             f"The {what} has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}.",
@@ -373,11 +375,11 @@ def shortened(
     max_bytes: int,
     max_chars: int | None = None,
     notice: str = "",
-    before: int = 0,
+    chars_before: int = 0,
     total: int | None = None,
 ) -> str:
     """The text's beginning with a notice, in `max_bytes` of JSON without the quotes around it; if there is no room for
-    more, only the notice. `before`: so many characters of `total` are shown already."""
+    more, only the notice. `chars_before`: so many characters of `total` are shown already."""
     if (max_chars is None or len(text) <= max_chars) and _fits_within(text, max_bytes):
         return text
     if total is None:
@@ -388,7 +390,7 @@ def shortened(
         beginning = text[: max(0, max_chars)]
     while beginning and not _fits_within(beginning, room):
         beginning = beginning[: len(beginning) * max(0, room) // size_of(beginning)]
-    return beginning + _cut_notice(before + len(beginning), total, notice)
+    return beginning + _cut_notice(chars_before + len(beginning), total, notice)
 
 
 def shortened_line(line: str, max_chars: int) -> str:

@@ -75,15 +75,15 @@ def bound_content(
     room = max_bytes
     kept: list[ResultPart] = []
     for part in content:
-        new: ResultPart = part
+        bounded_part: ResultPart = part
         if not isinstance(part, Text):
             if size_of(part) > room:
-                new = _left_out(part, notice.other)
+                bounded_part = _left_out(part, notice.other)
         elif max_chars < 0:
             continue
         else:
-            new = part if size_of(part) <= room else Text(text=part.text)
-            if len(part.text) <= max_chars and size_of(new) <= room:
+            bounded_part = part if size_of(part) <= room else Text(text=part.text)
+            if len(part.text) <= max_chars and size_of(bounded_part) <= room:
                 chars_shown += len(part.text)
                 max_chars -= len(part.text)
             else:
@@ -93,13 +93,13 @@ def bound_content(
                     max_bytes=bytes_left,
                     max_chars=max_chars,
                     notice=notice.text,
-                    before=chars_shown,
+                    chars_before=chars_shown,
                     total=total,
                 )
-                new = Text(text=text)
+                bounded_part = Text(text=text)
                 max_chars = -1
-        kept.append(new)
-        room = max(0, room - size_of(new) - 1)
+        kept.append(bounded_part)
+        room = max(0, room - size_of(bounded_part) - 1)
     return tuple(kept)
 
 
@@ -153,13 +153,13 @@ def cut_messages(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
     if fits(messages, room):
         return tuple(messages)
     sizes = [[size_of(part) for part in message.parts] for message in messages]
-    least = [[min(size, LEAST_PART_BYTES) for size in of_message] for of_message in sizes]
+    least_sizes = [[min(size, LEAST_PART_BYTES) for size in of_message] for of_message in sizes]
     remaining = room - sum(size_of(message.model_copy(update={"parts": ()})) + 1 for message in messages)
-    remaining -= sum(len(of_message) + sum(of_message) for of_message in least)
+    remaining -= sum(len(of_message) + sum(of_message) for of_message in least_sizes)
     if remaining < 0:
         return tuple(map(_least_of, messages))
-    shorter = []
-    for message, of_parts, least_of_parts in zip(messages, sizes, least, strict=True):
+    shortened_messages = []
+    for message, of_parts, least_of_parts in zip(messages, sizes, least_sizes, strict=True):
         parts = []
         for part, size, kept in zip(message.parts, of_parts, least_of_parts, strict=True):
             new = part
@@ -167,8 +167,8 @@ def cut_messages(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
                 new = cut_part(part, kept + remaining)
             remaining = max(0, remaining + kept - (size if new is part else size_of(new)))
             parts.append(new)
-        shorter.append(message.model_copy(update={"parts": tuple(parts)}))
-    return tuple(shorter)
+        shortened_messages.append(message.model_copy(update={"parts": tuple(parts)}))
+    return tuple(shortened_messages)
 
 
 def _least_of(message: Message) -> Message:
@@ -215,15 +215,15 @@ def _cut_result(result: ToolResult, room: int, notice: Notice) -> ToolResult:
     decision = result.decision and result.decision.model_copy(
         update={"arguments": None, "note": None, "by": result.decision.by[:MAX_NAME_SHOWN]}
     )
-    bare = result.model_copy(update={"content": (), "decision": decision, "extra": {}})
-    if size_of(bare) > room - LEAST_PART_BYTES // 4:
-        bare = bare.model_copy(update={"name": "", "decision": None})  # its call has its name, too
-    remaining = room - size_of(bare) - len(',"content":[]')
+    emptied_result = result.model_copy(update={"content": (), "decision": decision, "extra": {}})
+    if size_of(emptied_result) > room - LEAST_PART_BYTES // 4:
+        emptied_result = emptied_result.model_copy(update={"name": "", "decision": None})  # its call has its name, too
+    remaining = room - size_of(emptied_result) - len(',"content":[]')
     content = bound_content(result.content, max_chars=chars_of(result.content), max_bytes=remaining, notice=notice)
     if size_of(content) - 2 > remaining:  # there are very many notices
         text = f"{result.text}\n[Left out because it is too large: {len(content)} parts.]"
         content = (Text(text=shortened(text, max_bytes=remaining - size_of(Text(text="")), notice=notice.text)),)
-    return bare.model_copy(update={"content": content})
+    return emptied_result.model_copy(update={"content": content})
 
 
 def without_content(messages: Sequence[Message], named: Sequence[str]) -> tuple[Message, ...]:

@@ -84,17 +84,17 @@ def not_asked(error_text: str, *, fallback: str | None) -> ApplicationError:
     return ApplicationError(cause, details, type=names.MODEL_NOT_ASKED, non_retryable=True)
 
 
-async def of_unexpected(error: Exception, *, longest: timedelta | None = None) -> ApplicationError:
+async def of_unexpected(error: Exception, *, patience: timedelta | None = None) -> ApplicationError:
     """What the SDK makes of an error that nobody foresaw, such as a server that does not answer, with more time between
-    the tries than there is after a lost worker. `longest`: patience; when it is spent, there are no more tries."""
+    the tries than there is after a lost worker. `patience`: when it is spent, there are no more tries."""
     attempt = activity.info().attempt
     error_text = shortened(await safe_text(error), max_bytes=MAX_CAUSE_BYTES)
     delay = timedelta(seconds=min(0.2 * 2 ** min(attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS))
     kind = class_name(error)
-    if longest is None or spend(delay, longest):
+    if patience is None or spend(delay, patience):
         failure = ApplicationError(error_text, type=kind, next_retry_delay=delay)
     else:
-        error_text = f"{error_text} (tried {attempt} times, for {longest})"
+        error_text = f"{error_text} (tried {attempt} times, for {patience})"
         details = {"cure": "The log of the worker says more. Then `resume`."}
         failure = ApplicationError(error_text, details, type=kind, non_retryable=True)
     return failure.with_traceback(error.__traceback__)
@@ -108,7 +108,7 @@ async def retrying_for(longest: timedelta) -> AsyncIterator[None]:
     except FailureError:
         raise  # it says itself when to try again
     except Exception as error:  # noqa: BLE001 - nobody foresaw it
-        raise await of_unexpected(error, longest=longest) from None
+        raise await of_unexpected(error, patience=longest) from None
 
 
 def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:

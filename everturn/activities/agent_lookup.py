@@ -70,13 +70,13 @@ async def _looked_up(agents: HostedAgents, store: AgentStore, name: str) -> Agen
         return await agents.look_up(name)
     except StoreFailed as error:
         delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=store.patience)
-        again = patience.spend(delay, store.patience)
+        is_retried = patience.spend(delay, store.patience)
         raise ApplicationError(
             str(error),
             {"cure": "Check the agent store. Then `resume`."},
             type=names.NOT_PREPARED,
-            non_retryable=not again,
-            next_retry_delay=delay if again else None,
+            non_retryable=not is_retried,
+            next_retry_delay=delay if is_retried else None,
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except ConfigError as error:
@@ -136,15 +136,15 @@ def handed_back(
     delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), longest_delay)
     longest = QUIETLY if seconds is None else timedelta(seconds=seconds)
     # A local activity never leaves its worker: the conversation has to send it to the queue.
-    again = not info.is_local and patience.spend(timedelta(seconds=delay), longest)
-    if info.attempt == 1 or not again:
-        say = _log.info if again else _log.warning
+    is_retried = not info.is_local and patience.spend(timedelta(seconds=delay), longest)
+    if info.attempt == 1 or not is_retried:
+        say = _log.info if is_retried else _log.warning
         say("activity.handed_back", activity=info.activity_type, **facts)
     return ApplicationError(
         cause,
         {"cure": cure, "left": left_so_far() or None, "lost": not is_users_own(info) and poison_calls.may_have_run()},
         type=names.NOT_HOSTED,
-        non_retryable=not again,
+        non_retryable=not is_retried,
         next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),
         # Otherwise Temporal would log a traceback; the line above is enough.
         category=ApplicationErrorCategory.BENIGN,

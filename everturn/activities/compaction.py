@@ -36,7 +36,7 @@ def messages_shown(messages: Sequence[Message], view: View | None) -> Sequence[M
         return messages
     seen = _placed_messages(messages, view)
     trimmed = [(place, _trimmed_message(message) if place < view.trim_before else message) for place, message in seen]
-    return [message for _, message in _without_tools(trimmed, before=view.tools_from)]
+    return [message for _, message in _without_tools(trimmed, end=view.tools_from)]
 
 
 def unchanged_from(messages: TranscriptBeginning, view: View | None, *, after_summaries: int) -> int | None:
@@ -58,25 +58,27 @@ def _placed_messages(messages: Sequence[Message], view: View) -> list[tuple[int,
     return [(len(messages), messages[view.summary_at]), *kept]
 
 
-def _without_tools(placed: Sequence[tuple[int, Message]], *, before: int) -> list[tuple[int, Message]]:
+def _without_tools(placed: Sequence[tuple[int, Message]], *, end: int) -> list[tuple[int, Message]]:
     """The messages without the calls before that place, and without their results. Handoffs stay: without them, nobody
     could say whose words are whose. Texts stay, too, without anything that only their provider could have written."""
-    if not before:
+    if not end:
         return list(placed)
     handed = {result.call_id for _, message in placed for result in message.tool_results if result.successor}
     hidden: set[str] = set()
     kept = list[tuple[int, Message]]()
     for place, message in placed:
-        bare = message
-        if place < before and message.role == "assistant":
+        stripped_message = message
+        if place < end and message.role == "assistant":
             hidden |= {call.call_id for call in message.tool_calls} - handed
             plain = (_plain_part(part, handed) for part in message.parts)
-            bare = message.model_copy(update={"parts": tuple(part for part in plain if part), "provider": ""})
+            stripped_message = message.model_copy(
+                update={"parts": tuple(part for part in plain if part), "provider": ""}
+            )
         elif message.role == "tool" and any(result.call_id in hidden for result in message.tool_results):
             kept_results = tuple(result for result in message.tool_results if result.call_id not in hidden)
-            bare = message.model_copy(update={"parts": kept_results})
-        if bare.parts:
-            kept.append((place, bare))
+            stripped_message = message.model_copy(update={"parts": kept_results})
+        if stripped_message.parts:
+            kept.append((place, stripped_message))
     return kept
 
 
@@ -124,7 +126,7 @@ def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compact
     messages = tuple(messages)
     view = view or View()
     keep_from = _where_kept_begin(messages, wanted)
-    seen = _without_tools(_placed_messages(messages, view), before=view.tools_from)
+    seen = _without_tools(_placed_messages(messages, view), end=view.tools_from)
     old = [(place, message) for place, message in seen if not keep_from <= place < len(messages)]
     if not any(place < len(messages) for place, _ in old):
         return [], keep_from

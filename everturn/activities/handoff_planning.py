@@ -36,20 +36,20 @@ class SaidBefore:
         """The messages as the agent that replied sees them."""
         return compaction.messages_shown(self.messages, self.request.view if self.request else None)
 
-    def from_message(self, last: int | None) -> int:
-        """The index at which the last messages of users begin, as many as `last` says; 0 if it is None."""
-        if last is None:
+    def from_message(self, message_count: int | None) -> int:
+        """The index at which the last messages of users begin, as many as `message_count` says; 0 if it is None."""
+        if message_count is None:
             return 0
         positions = [
             place for place, message in enumerate(self.messages) if message.role == "user" and not message.author
         ]
-        if len(positions) < last:
+        if len(positions) < message_count:
             return 0
-        return positions[-last]
+        return positions[-message_count]
 
 
 async def plan_handover(
-    agent: Agent, handoff: HandOff, run: dict[str, Any], before: SaidBefore, context: ToolContext, *, careful: bool
+    agent: Agent, handoff: HandOff, run: dict[str, Any], said_before: SaidBefore, context: ToolContext, *, careful: bool
 ) -> PlannedCall:
     """`run`: what all plans of calls that run have in common. Raises ApplicationError, which stalls the conversation,
     if the filter fails."""
@@ -60,11 +60,11 @@ async def plan_handover(
                 f"Not handed over: workers were lost with this reply, so the filter of {handoff.name} is not run again."
             )
             return RefuseCall(call_id=run["call_id"], text=text)
-        selection = await _call_filter(agent, handoff, before, context)
+        selection = await _call_filter(agent, handoff, said_before, context)
     successor = Successor(
         agent=handoff.to,
-        keep_from=before.from_message(selection.last),
-        tools_from=0 if selection.tools else len(before.messages) + 1,  # the reply that hands on, too
+        keep_from=said_before.from_message(selection.last),
+        tools_from=0 if selection.tools else len(said_before.messages) + 1,  # the reply that hands on, too
     )
     return RunHandoff(**run, successor=successor, note=selection.note)
 

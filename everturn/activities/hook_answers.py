@@ -33,10 +33,10 @@ def own_copy(given: Any) -> Any:
     return given.model_copy(deep=True)
 
 
-def check_answer(answer: Any, *, given: Any, before: Any) -> Any:
-    """What the hook means: what it returned; or `given`, a copy of `before`, if it returned nothing and changed that.
+def check_answer(answer: Any, *, given: Any, original: Any) -> Any:
+    """What the hook means: what it returned; or `given`, a copy of `original`, if it returned nothing and changed that.
     Every text in it can be written. Raises Unfit."""
-    if answer is None and isinstance(given, Record) and not same_record(given, before):
+    if answer is None and isinstance(given, Record) and not same_record(given, original):
         answer = given
     match answer:
         case None:
@@ -47,9 +47,9 @@ def check_answer(answer: Any, *, given: Any, before: Any) -> Any:
             texts: dict[str, Any] = {field.name: _text_field(answer, field.name) for field in fields(answer)}
             return replace(answer, **texts)
         case ModelInput():
-            return _check_input(answer, before)
+            return _check_input(answer, original)
         case _:
-            return answer if same_record(answer, before) else validated_record(answer, type(answer).__name__)
+            return answer if same_record(answer, original) else validated_record(answer, type(answer).__name__)
 
 
 def same_record(first: Record, second: Record) -> bool:
@@ -77,8 +77,8 @@ def _text_field(answer: Any, name: str) -> str:
     return mend(value)
 
 
-def _check_input(answer: ModelInput, before: ModelInput) -> ModelInput:
-    ours = set(map(id, before.messages))
+def _check_input(answer: ModelInput, original: ModelInput) -> ModelInput:
+    original_ids = set(map(id, original.messages))
     messages = _all_of(answer, "messages", Message)
     if not isinstance(answer.settings, ModelSettings):
         kind = type(answer.settings).__name__
@@ -86,12 +86,12 @@ def _check_input(answer: ModelInput, before: ModelInput) -> ModelInput:
     return replace(
         answer,
         messages=tuple(
-            message if id(message) in ours else validated_record(message, "message") for message in messages
+            message if id(message) in original_ids else validated_record(message, "message") for message in messages
         ),
         instructions=_text_field(answer, "instructions"),
         tools=_all_of(answer, "tools", str),
         settings=answer.settings
-        if answer.settings is before.settings
+        if answer.settings is original.settings
         else validated_record(answer.settings, "ModelSettings"),
     )
 

@@ -265,8 +265,8 @@ class HookRuns:
 
     async def _run_hook(self, hook: Hooks, point: HookPoint, *given: Any, wanted: tuple[type, ...]) -> Any:
         """What the hook returned, checked. Raises HookFailed."""
-        *others, context = given
-        copies = [hook_answers.own_copy(original) for original in others]
+        *originals, context = given
+        copies = [hook_answers.own_copy(original) for original in originals]
         function = partial(getattr(hook, point), *copies, context)
         try:
             answer = await user_code.call(function, seconds=hook.timeout.total_seconds())
@@ -279,7 +279,7 @@ class HookRuns:
             problem = f"it returned something of type {user_code.class_name(answer)}; it may return {may} or None"
             if answer is None or isinstance(answer, wanted):
                 try:
-                    return hook_answers.check_answer(answer, given=copies[-1], before=others[-1])
+                    return hook_answers.check_answer(answer, given=copies[-1], original=originals[-1])
                 except hook_answers.Unfit as error:
                     problem = str(error)
         _log.error("hook.failed", hook=name_of(hook), point=point, agent=self._agent.name, error=problem)

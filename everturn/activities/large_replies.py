@@ -62,19 +62,21 @@ async def fit_reply(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> 
     if size <= limit:
         return reply
     parts = reply.message.parts
-    large = _too_large(parts, limit)
-    rest = size - sum(size_of(parts[index]) for index in large)
+    large_indexes = _too_large(parts, limit)
+    rest_bytes = size - sum(size_of(parts[index]) for index in large_indexes)
     # Whether there are so many small parts that these have to be cut, too.
-    everywhere = rest + len(large) * SMALL_PART_BYTES > limit
-    keep = [part for index, part in enumerate(parts) if everywhere or index in large]
+    shortens_all = rest_bytes + len(large_indexes) * SMALL_PART_BYTES > limit
+    keep = [part for index, part in enumerate(parts) if shortens_all or index in large_indexes]
     name = await _keep_parts(keep, turn=turn, artifacts=artifacts)
     notice = f"It is kept as {name}." if name else f"It is lost. {CURE}"
-    room = max(SMALL_PART_BYTES, (limit - rest) // max(1, len(large)))
-    shorter = tuple(_shorten_part(part, notice, room) if index in large else part for index, part in enumerate(parts))
+    room = max(SMALL_PART_BYTES, (limit - rest_bytes) // max(1, len(large_indexes)))
+    shorter = tuple(
+        _shorten_part(part, notice, room) if index in large_indexes else part for index, part in enumerate(parts)
+    )
     _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(keep), kept_as=name or None)
     # A provider's own parts may refer to what was cut. A message of no provider is encoded without such references.
     message = Message(role=reply.message.role, parts=shorter)
-    if everywhere:
+    if shortens_all:
         message = _cut_everywhere(message, notice, limit)
     else:
         (message,) = cut_messages([message], limit)
@@ -173,10 +175,10 @@ def without_large_details(reply: Reply) -> Reply:
     """The reply without the details that are too large for a history, such as the logprobs of a long text; their names
     are under `left_out`. `generate()` gives all of them."""
     sizes = {name: len(name) + size_of(value) for name, value in reply.details.items()}
-    large: list[str] = []
-    while sum(size for name, size in sizes.items() if name not in large) > MAX_DETAILS_BYTES:
-        large.append(max((name for name in sizes if name not in large), key=lambda name: sizes[name]))
-    if not large:
+    large_names: list[str] = []
+    while sum(size for name, size in sizes.items() if name not in large_names) > MAX_DETAILS_BYTES:
+        large_names.append(max((name for name in sizes if name not in large_names), key=lambda name: sizes[name]))
+    if not large_names:
         return reply
-    kept = {name: value for name, value in reply.details.items() if name not in large}
-    return reply.model_copy(update={"details": kept | {LEFT_OUT: [name for name in sizes if name in large]}})
+    kept = {name: value for name, value in reply.details.items() if name not in large_names}
+    return reply.model_copy(update={"details": kept | {LEFT_OUT: [name for name in sizes if name in large_names]}})

@@ -37,7 +37,7 @@ async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
         return await toolsets.complete_agent(agent)
     except NotListed as error:
         delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=LONGEST_WAIT)
-        again = patience.spend(delay, error.server.patience)
+        is_retried = patience.spend(delay, error.server.patience)
         cure = CURE
         if error.cure:
             cure = f"{error.cure} {WITHOUT}"
@@ -45,32 +45,32 @@ async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
             str(error),
             {"cure": cure},
             type=names.NOT_LISTED,
-            non_retryable=not again,
-            next_retry_delay=delay if again else None,
+            non_retryable=not is_retried,
+            next_retry_delay=delay if is_retried else None,
             category=ApplicationErrorCategory.BENIGN,
         ) from None
 
 
-async def for_call(toolsets: Toolsets, agent: Agent, name: str, *, again: bool = False) -> Agent:
+async def for_call(toolsets: Toolsets, agent: Agent, name: str, *, may_have_run: bool = False) -> Agent:
     """The agent with the tool of this name, if any of its servers has it. Raises ApplicationError to be tried again,
-    and NeverListed when patience is over. `again`: it may have run before this activity."""
+    and NeverListed when patience is over. `may_have_run`: it may have run before this activity."""
     info = activity.info()
-    once = info.retry_policy is not None and info.retry_policy.maximum_attempts == 1
-    for attempt in range(ONCE_TRIES if once else 1):
+    runs_once = info.retry_policy is not None and info.retry_policy.maximum_attempts == 1
+    for attempt in range(ONCE_TRIES if runs_once else 1):
         if attempt:
             await asyncio.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         try:
             return await toolsets.complete_agent(agent, wanted=name)
         except NotListed as error:
-            away = error
+            unreachable = error
     delay = patience.retry_delay(None, attempt=info.attempt, longest=LONGEST_WAIT)
-    if not once and patience.spend(delay, away.server.patience):
+    if not runs_once and patience.spend(delay, unreachable.server.patience):
         raise ApplicationError(
-            f"{name} has not run: {away}",
+            f"{name} has not run: {unreachable}",
             type=names.NOT_LISTED,
             next_retry_delay=delay,
             category=ApplicationErrorCategory.BENIGN,
         )
-    if again or info.attempt > 1:
-        raise NeverListed(f"{name} could not be run again: {away} It may have run before.")
-    raise NeverListed(f"{name} did not run: {away}")
+    if may_have_run or info.attempt > 1:
+        raise NeverListed(f"{name} could not be run again: {unreachable} It may have run before.")
+    raise NeverListed(f"{name} did not run: {unreachable}")

@@ -186,21 +186,21 @@ class Toolsets:
         before = self._completed.get(agent)
         if before and len(before[0]) == len(lists) and all(a is b for a, b in zip(before[0], lists, strict=True)):
             return before[1]
-        more: dict[str, Tool] = {}
+        added_tools: dict[str, Tool] = {}
         unchanged = {
             tool.name for toolset in toolsets for tool in toolset.tools or () if tool.name not in toolset.marks
         }
         for toolset in toolsets:
             for tool in toolset.tools or ():
                 mark = toolset.marks.get(tool.name)
-                if mark and (agent.tool(tool.name) or tool.name in unchanged | more.keys()):
+                if mark and (agent.tool(tool.name) or tool.name in unchanged | added_tools.keys()):
                     tool = replace(tool, name=mark)  # noqa: PLW2901 - the same tool, by another name
-                if agent.tool(tool.name) or tool.name in more:
+                if agent.tool(tool.name) or tool.name in added_tools:
                     cure = "McpServer(prefix='...')"
                     _log.warning("mcp.name_taken", server=toolset.server.label, tool=tool.name, cure=cure)
                 else:
-                    more[tool.name] = tool
-        completed = agent.with_tools(*more.values())
+                    added_tools[tool.name] = tool
+        completed = agent.with_tools(*added_tools.values())
         self._completed[agent] = lists, completed
         return completed
 

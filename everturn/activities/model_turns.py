@@ -244,7 +244,7 @@ class ModelTurns:
                 given_up=poison_calls.given_up(turn.messages) if reply.tool_calls else frozenset(),
                 context=lambda call: self._contexts.of_call(request, call.call_id),
                 hooks=hooks,
-                before=SaidBefore(turn.messages, request),
+                said_before=SaidBefore(turn.messages, request),
                 times=self._times,
                 ruled=request.ruled,
             )
@@ -275,13 +275,13 @@ class ModelTurns:
         """The model's summary of the old messages, as the message that replaces them from now on."""
         wanted = turn.agent.compaction
         view = turn.request.view
-        old, keep_from = compaction.to_summarise(turn.prefix, view, wanted) if wanted else ([], 0)
-        if not old:
+        old_messages, keep_from = compaction.to_summarise(turn.prefix, view, wanted) if wanted else ([], 0)
+        if not old_messages:
             return ModelReply(message=Message(role="user", parts=()), digest=turn.request.digest)
-        reply = await self._ask_model(turn, [*old, Message.user(compaction.ASK)])
+        reply = await self._ask_model(turn, [*old_messages, Message.user(compaction.ASK)])
         spent.add_usage(reply.usage, turn.cost_of(reply))
         summary = compaction.summary_of(reply.text)
-        _log.info("transcript.summarised", **_log_fields(reply), messages=len(old))
+        _log.info("transcript.summarised", **_log_fields(reply), messages=len(old_messages))
         return ModelReply(
             message=summary,
             digest=self._prefixes.remember(turn.request.digest, turn.prefix, (summary,)),
@@ -436,7 +436,9 @@ class ModelTurns:
         conversation_id = place.conversation_id
         run_id = place.run_id
         if known is not None:
-            last = await last_results(client, conversation_id, run_id, call_ids=request.named, before=place.activity_id)
+            last = await last_results(
+                client, conversation_id, run_id, call_ids=request.named, activity_id=place.activity_id
+            )
             if last is not None:
                 return request, known, last
         async for step in read_steps(client, conversation_id, run_id=run_id):

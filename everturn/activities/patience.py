@@ -24,14 +24,14 @@ FIRST_WAIT_SECONDS = 0.2
 SPENT = "everturn_spent_seconds"
 
 
-def spend(delay: timedelta, longest: timedelta) -> bool:
+def spend(delay: timedelta, patience: timedelta) -> bool:
     """Spends the time of this try and of the delay after it; False if patience does not last that long."""
     info = activity.info()
     if info.is_local:  # it has no heartbeats to remember what it spent: assume that all tries took as long as this one
         waits = timedelta(seconds=FIRST_WAIT_SECONDS * (2 ** min(info.attempt, 16) - 1))
-        return info.attempt * (this_try() + delay) + waits <= longest
+        return info.attempt * (this_try() + delay) + waits <= patience
     total = time_spent() + this_try() + delay
-    if total > longest:
+    if total > patience:
         return False
     leave_details(**{SPENT: total.total_seconds()})
     return True

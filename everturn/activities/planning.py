@@ -95,7 +95,7 @@ async def plan_calls(
     given_up: Collection[str] = (),
     context: CallContexts = _no_context,
     hooks: HookRuns | None = None,
-    before: SaidBefore = NOTHING_SAID,
+    said_before: SaidBefore = NOTHING_SAID,
     times: ToolTimes = NOT_TIMED,
     ruled: bool = False,
 ) -> tuple[PlannedCall, ...]:
@@ -103,22 +103,22 @@ async def plan_calls(
 
     `given_up`: tools that are not run again. `careful`: no user code runs, since workers were lost with this reply. A
     person decides in place of a predicate, and arguments are checked when the tool runs. `context`: what a call's
-    predicates, validators and hooks are given. `before`: what was said before the reply, for the filters of handoffs.
-    `times`: how long tools took so far. `ruled`: as in ModelRequest."""
+    predicates, validators and hooks are given. `said_before`: what was said before the reply, for the filters of
+    handoffs. `times`: how long tools took so far. `ruled`: as in ModelRequest."""
     if conclude:
         return _fit_plan(_refuse_all(calls, f"No more tool calls: the conversation has reached {conclude}."))
     if calls_left is None:
         calls_left = agent.limits.max_tool_calls
-    most = MAX_PLANNED_CALLS
+    most_calls = MAX_PLANNED_CALLS
     if calls_left is not None:
-        most = min(calls_left, MAX_PLANNED_CALLS)
-    surplus = calls[most:]
+        most_calls = min(calls_left, MAX_PLANNED_CALLS)
+    surplus = calls[most_calls:]
     too_many = "Not run: the conversation's limit of tool calls is used up. Conclude without it."
-    if most == MAX_PLANNED_CALLS:
+    if most_calls == MAX_PLANNED_CALLS:
         too_many = f"Too many calls: only the first {MAX_PLANNED_CALLS} of a reply are run. Call again later."
     if len(calls) > MOST_LOCAL:
         times = NOT_TIMED
-    facts = _ReplyFacts(agent, hooks, before, times, Reviews(agent), careful=careful, ruled=ruled)
+    facts = _ReplyFacts(agent, hooks, said_before, times, Reviews(agent), careful=careful, ruled=ruled)
     slots = asyncio.Semaphore(AT_ONCE)  # a call whose predicate hangs takes one slot, and does not delay the others
 
     async def plan_one(call: ToolCall) -> PlannedCall:
@@ -128,7 +128,7 @@ async def plan_calls(
                 return RefuseCall(call_id=call.call_id, text=text)
             return await _plan_call(facts, call, context(call))
 
-    plans = one_at_the_most(await _plan_together(plan_one, calls[:most]))
+    plans = one_at_the_most(await _plan_together(plan_one, calls[:most_calls]))
     return _fit_plan((*_with_room_for_all(plans), *_refuse_all(surplus, too_many)))
 
 

@@ -143,13 +143,13 @@ class Prefix(Sequence[Message]):
         self._cache.keep_derived(self._node, key, value, size)
 
 
-def follow_prefix(prefix: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
+def follow_prefix(prefix: Sequence[Message], delta: Sequence[Message]) -> Sequence[Message]:
     """The messages of a prefix, and the new ones."""
     if isinstance(prefix, RememberedMessages):
-        return prefix.followed_by(new)
+        return prefix.followed_by(delta)
     if isinstance(prefix, Prefix):
-        return RememberedMessages(prefix, new)
-    return (*prefix, *new)
+        return RememberedMessages(prefix, delta)
+    return (*prefix, *delta)
 
 
 class PrefixCache:
@@ -228,27 +228,27 @@ class PrefixCache:
         if (derived := node.derived.pop(key, None)) is not None:
             self.bytes -= derived.bytes
 
-    def remember(self, prefix_digest: str, messages: Sequence[Message], new: Sequence[Message]) -> str:
-        """Remembers `messages` followed by `new`; returns the digest of both together."""
+    def remember(self, prefix_digest: str, messages: Sequence[Message], delta: Sequence[Message]) -> str:
+        """Remembers `messages` followed by `delta`; returns the digest of both together."""
         prefix_digest = prefix_digest or digest_of(messages)
-        if not new:
+        if not delta:
             self.remember_whole(prefix_digest, messages)
             return prefix_digest
-        digest = chain_digest(prefix_digest, new)
+        digest = chain_digest(prefix_digest, delta)
         if (node := self._nodes.get(digest)) is not None:
             self._touch(node)
             return digest
         parent = self._nodes.get(prefix_digest)
-        before: tuple[Written, ...] = ()
+        pieces_before: tuple[Written, ...] = ()
         if parent is None:
-            before = _all_in_pieces(messages)
-        written = _all_in_pieces(new)
-        above = parent.branch_bytes if parent else _size_of(before)
+            pieces_before = _all_in_pieces(messages)
+        written = _all_in_pieces(delta)
+        bytes_above = parent.branch_bytes if parent else _size_of(pieces_before)
         size = _size_of(written)
-        if above + size > self.max_bytes:
+        if bytes_above + size > self.max_bytes:
             return digest  # it would push everything else out, and then itself
-        if before:
-            parent = self._add_node(prefix_digest, None, before, above)
+        if pieces_before:
+            parent = self._add_node(prefix_digest, None, pieces_before, bytes_above)
         self._add_node(digest, parent, written, size)
         self._forget_the_oldest()
         return digest

@@ -79,18 +79,20 @@ class PromptCacheWatch:
     def take_reply(self, question: Request, reply: Reply, *, changed: bool) -> None:
         """`changed`: a hook has changed the question."""
         usage = reply.usage
-        held = usage.cached_tokens + usage.cache_write_tokens
-        before = self._before
+        tokens_in_cache = usage.cached_tokens + usage.cache_write_tokens
+        previous = self._before
         if changed or LEFT_OUT in reply.details or question.settings.batch:
             return
-        if before is None and held < LEAST_TOKENS:
+        if previous is None and tokens_in_cache < LEAST_TOKENS:
             return
         sent = _sent_beside(question, self._request)
-        collapsed = before is not None and usage.input_tokens > 0 and self._is_lost(before, sent, usage.cached_tokens)
-        if before and collapsed:
-            self._tell(before, question, reply)
+        collapsed = (
+            previous is not None and usage.input_tokens > 0 and self._is_lost(previous, sent, usage.cached_tokens)
+        )
+        if previous and collapsed:
+            self._tell(previous, question, reply)
         kept = KEPT_FOR_AN_HOUR if usage.cache_write_1h_tokens else KEPT_SECONDS
-        self._seen = _SeenCached(self._conversation, sent, held, self._asked_at, kept, collapsed)
+        self._seen = _SeenCached(self._conversation, sent, tokens_in_cache, self._asked_at, kept, collapsed)
 
     def keep(self, prefixes: PrefixCache, digest: str) -> None:
         """With the prefix that the next turn begins with."""
@@ -104,21 +106,21 @@ class PromptCacheWatch:
         expected = before.tokens >= LEAST_TOKENS and not self._pictures
         return same and in_time and expected and cached_tokens < before.tokens * COLLAPSED_SHARE
 
-    def _tell(self, before: _SeenCached, question: Request, reply: Reply) -> None:
+    def _tell(self, previous: _SeenCached, question: Request, reply: Reply) -> None:
         provider = question.model.provider
         activity.metric_meter().create_counter(COLLAPSES, "Turns whose provider had lost their prompt.").add(
             1, {"provider": provider, "agent": self._request.agent}
         )
-        if before.collapsed:
+        if previous.collapsed:
             return  # it was told a turn ago
         _log.warning(
             "prompt_cache.collapsed",
             provider=provider,
             model=question.model.name,
             cached_tokens=reply.usage.cached_tokens,
-            cached_before=before.tokens,
+            cached_before=previous.tokens,
             input_tokens=reply.usage.input_tokens,
-            seconds=round(time.monotonic() - before.asked_at, 1),
+            seconds=round(time.monotonic() - previous.asked_at, 1),
             cure=_CURES.get(str(row_of(provider).protocol), _OTHER_CURE),
         )
 

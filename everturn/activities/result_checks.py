@@ -36,13 +36,13 @@ class ResultChecks:
         given = request.result
         notice = edit_notice(given.decision)  # ours, and not of whoever gave the result
         noted = bool(notice) and given.content[: len(notice)] == notice
-        bare = given
+        bare_result = given
         if noted:
-            bare = given.model_copy(update={"content": given.content[len(notice) :]})
+            bare_result = given.model_copy(update={"content": given.content[len(notice) :]})
         call = ToolCall(call_id=request.call_id, name=request.tool, arguments=request.arguments)
         context = self._contexts.of_call(request, request.call_id, log=_log)
         with self._heartbeats.beating():
-            result = await HookRuns(agent).after_tool(call, bare, context)
+            result = await HookRuns(agent).after_tool(call, bare_result, context)
         content = result.content
         if noted:
             content = (*notice, *content)

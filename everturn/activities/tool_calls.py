@@ -108,7 +108,7 @@ class ToolCalls:
             for tool in agent.tools
             if tool.is_function
         }
-        hosted = user_activities(self._agents, besides=tools)
+        hosted = user_activities(self._agents, tool_names=tools)
         return [*map(self._make_activity, sorted(tools)), *hosted, self.check_call, self._any_other]
 
     @activity.defn(name=names.CHECK_CALL)
@@ -184,7 +184,7 @@ class ToolCalls:
         except Exception as error:
             if tool.effect == "once":
                 raise  # it may have taken effect: a person decides
-            failed = await activity_errors.of_unexpected(error, longest=tool.patience)
+            failed = await activity_errors.of_unexpected(error, patience=tool.patience)
             if not failed.non_retryable:
                 raise failed from None
             text = f"{name} has no result: {failed.message.rstrip('.')}.{_doubt_text(tool)}"
@@ -204,7 +204,7 @@ class ToolCalls:
                 self._quarantine.note_begun()
             async with self._alone.if_lost_before():
                 started = time.monotonic()
-                whole = None
+                whole_result = None
                 hooks = HookRuns(agent)
                 questions = Questions(request.answer)
                 context = self._make_context(name, request, beat, questions)
@@ -215,13 +215,13 @@ class ToolCalls:
                     else:
                         content, failed = await self._outcome_of(tool, request, context, beat, questions)
                     ran = _make_result(name, request, content, is_error=failed)
-                    whole = await hooks.after_tool(_call_of(name, request), ran, context)
+                    whole_result = await hooks.after_tool(_call_of(name, request), ran, context)
                 finally:
-                    self._times.note_run(agent, name, time.monotonic() - started, whole)
+                    self._times.note_run(agent, name, time.monotonic() - started, whole_result)
             if not failed and (notice := edit_notice(request.decision)):
-                whole = whole.model_copy(update={"content": (*notice, *whole.content)})
+                whole_result = whole_result.model_copy(update={"content": (*notice, *whole_result.content)})
             until = started + tool.timeout.total_seconds() + seconds_at(agent, name, "before_tool", "after_tool")
-            result = await self._fit_result(whole, request, max_chars=agent.limits.max_result_chars, until=until)
+            result = await self._fit_result(whole_result, request, max_chars=agent.limits.max_result_chars, until=until)
         if is_larger(result, INLINE_BYTES):  # a smaller one comes with the delta
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
@@ -243,7 +243,7 @@ class ToolCalls:
     async def _with_turn_tools(self, agent: Agent, name: str, request: ToolRequest) -> Agent:
         if agent.mcp_servers:
             set_planned(once=request.once, again=request.again)
-            agent = await for_call(self._toolsets, agent, name, again=request.again)
+            agent = await for_call(self._toolsets, agent, name, may_have_run=request.again)
         if agent.tool(name) is None:
             agent = await with_its_tools(agent, self._contexts.of_turn(request))
         return agent

@@ -117,9 +117,9 @@ class Contexts:
         )
 
     def of_call(
-        self, request: ModelRequest | ToolRequest | DecisionCheck, call_id: str, **more: Any
+        self, request: ModelRequest | ToolRequest | DecisionCheck, call_id: str, **context_fields: Any
     ) -> ToolContext[Any]:
-        """`more`: other fields of the context."""
+        """`context_fields`: other fields of the context."""
         info = activity.info()
         return ToolContext(
             conversation_id=info.workflow_id or "",
@@ -129,7 +129,7 @@ class Contexts:
             deps=self.deps,
             attempt=info.attempt,
             turn=request.turn,
-            **more,
+            **context_fields,
         )
 
 

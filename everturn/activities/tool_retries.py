@@ -23,18 +23,18 @@ async def retry_or_text(tool: Tool, error: Exception) -> str:
     text = await safe_error_text(error, whole=True)
     attempt = activity.info().attempt
     # Only the model is told all of it: a failure that is too large for a message would count as a lost worker.
-    short = shortened(text, max_bytes=MAX_CAUSE_BYTES)
+    short_text = shortened(text, max_bytes=MAX_CAUSE_BYTES)
     if tool.effect == "once" and not tool.attaches:
-        _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=short)
+        _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=short_text)
         return f"{text} It is not tried again: {tool.name} has effect='once', so it runs only once."
     after = raised.longest_wait(error)
     seconds = None if after is None else after.total_seconds()
     delay = patience.retry_delay(seconds, attempt=attempt, longest=tool.patience)
     if not patience.spend(delay, tool.patience):
         return f"{text} It was tried {attempt} {'time' if attempt == 1 else 'times'}, for as long as {tool.patience}."
-    _log.info("tool.retried", tool=tool.name, after_seconds=round(delay.total_seconds(), 3), error=short)
+    _log.info("tool.retried", tool=tool.name, after_seconds=round(delay.total_seconds(), 3), error=short_text)
     raise ApplicationError(
-        short,
+        short_text,
         type=Retry.__name__,
         next_retry_delay=max(delay, timedelta(milliseconds=1)),
         category=ApplicationErrorCategory.BENIGN,

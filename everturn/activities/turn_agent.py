@@ -121,17 +121,17 @@ async def _call_function(
         longest = agent.patience.max_retry_delay
         seconds = None if after is None else after.total_seconds()
         delay = patience.retry_delay(seconds, attempt=attempt, longest=longest)
-        again = patience.spend(delay, agent.patience.model)
+        is_retried = patience.spend(delay, agent.patience.model)
         error_text = f"{what} of agent {agent.name!r} failed: {await safe_error_text(error)}"
-        _log.warning("agent.not_prepared", why=error_text, again=again)
-        if not again:
+        _log.warning("agent.not_prepared", why=error_text, again=is_retried)
+        if not is_retried:
             error_text = f"{error_text} (tried {attempt} times, for {agent.patience.model})"
         raise ApplicationError(
             error_text,
             {"cure": "Fix it and deploy, then `resume`."},
             type=names.NOT_PREPARED,
-            non_retryable=not again,
-            next_retry_delay=delay if again else None,
+            non_retryable=not is_retried,
+            next_retry_delay=delay if is_retried else None,
         ) from None
 
 

@@ -14,16 +14,16 @@ from everturn.errors import InvalidAgent
 from everturn.tools.user_code import Threads
 
 
-def user_activities(agents: Mapping[str, Agent], *, besides: Collection[str]) -> list[Callable[..., Any]]:
-    """The functions that are to be hosted with these agents. `besides`: the names of their tools, which are activities
-    too. Raises InvalidAgent."""
+def user_activities(agents: Mapping[str, Agent], *, tool_names: Collection[str]) -> list[Callable[..., Any]]:
+    """The functions that are to be hosted with these agents. `tool_names`: those of their tools, which are
+    activities too. Raises InvalidAgent."""
     hosted: dict[str, Callable[..., Any]] = {}
     for agent in agents.values():
         for tool in agent.tools:
             if tool.activity is None or (function := tool.activity.hosted) is None:
                 continue
             name = tool.activity.name
-            if name in besides or name in names.RESERVED_TOOL_NAMES:
+            if name in tool_names or name in names.RESERVED_TOOL_NAMES:
                 raise InvalidAgent(
                     f"Agent {agent.name!r} has the activity {name!r}, and a tool on the same worker has the same name.",
                     cure="Give one of them another: tool(name='...') or @activity.defn(name='...').",

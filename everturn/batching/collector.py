@@ -107,19 +107,19 @@ class BatchCollectorWorkflow:
 
     async def _something_to_do(self) -> bool:
         """Waits for the next batch to be due; False if nothing came for long."""
-        due = self._gathering.next_due
-        seconds = IDLE_SECONDS if due is None else max(0.001, due - workflow.time())
+        next_due = self._gathering.next_due
+        seconds = IDLE_SECONDS if next_due is None else max(0.001, next_due - workflow.time())
 
         def changed() -> bool:
             is_over = self._is_cancelled and self._is_idle
-            return is_over or self._gathering.has_full or self._gathering.next_due != due or self._may_move
+            return is_over or self._gathering.has_full or self._gathering.next_due != next_due or self._may_move
 
         with suppress(TimeoutError):
             await workflow.wait_condition(
-                changed, timeout=seconds, timeout_summary="until the next batch is sent" if due else "idle"
+                changed, timeout=seconds, timeout_summary="until the next batch is sent" if next_due else "idle"
             )
             return True
-        return due is not None or not self._is_idle
+        return next_due is not None or not self._is_idle
 
     @property
     def _may_move(self) -> bool:

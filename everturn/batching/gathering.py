@@ -53,15 +53,15 @@ class Gathering:
 
     def take_due(self, now: float) -> list[tuple[BatchLine, ...]]:
         """The lines of the batches that are to be sent now."""
-        due: list[tuple[BatchLine, ...]] = []
+        due_batches: list[tuple[BatchLine, ...]] = []
         for key, group in list(self._groups.items()):
             if _is_full(group) or _due_at(group) <= now:
                 count = _how_many(group)
                 lines = tuple(entry.line for entry in group[:count])
-                due.append(lines)
+                due_batches.append(lines)
                 self._known -= {line.id for line in lines}
                 self._keep(key, group[count:])
-        return due
+        return due_batches
 
     def _keep(self, key: tuple[str, str], group: list[Gathered]) -> None:
         """No group is ever empty."""

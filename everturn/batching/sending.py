@@ -142,7 +142,7 @@ class BatchSending:
 
     async def _make_lines(self, agent: Agent, batch: Batch) -> tuple[list[_RequestLine], tuple[str, ...]]:
         """The lines that are still waited for, and those whose request can't be made."""
-        entries = await in_order(batch.lines, partial(self._make_line, agent), most=AT_ONCE)
+        entries = await in_order(batch.lines, partial(self._make_line, agent), max_running=AT_ONCE)
         again = tuple(entry for entry in entries if isinstance(entry, str))
         return [entry for entry in entries if isinstance(entry, _RequestLine)], again
 
@@ -198,7 +198,7 @@ class BatchSending:
         """Tells each conversation once, but for a try that was lost in the middle of it."""
         if details_left().get(TOLD) in (state, "ended"):
             return
-        await in_order(batch.lines, partial(self._tell, batch, state), most=AT_ONCE)
+        await in_order(batch.lines, partial(self._tell, batch, state), max_running=AT_ONCE)
         leave_details(**{TOLD: state})
 
     async def _tell(self, batch: Batch, state: Literal["sent", "ended"], line: BatchLine) -> None:
@@ -241,13 +241,16 @@ def _api_of(agent: Agent, batch: Batch) -> BatchApi:
 
 def _fitting(ready: Sequence[_RequestLine]) -> list[_RequestLine]:
     """Those of them that one batch can hold: with the headers of the first, and within the provider's size."""
-    first = ready[0]
+    first_entry = ready[0]
     size = 0
     fitting = []
     for entry in ready:
         size += len(entry.prepared.content)
-        same = (entry.prepared.headers, entry.prepared.path) == (first.prepared.headers, first.prepared.path)
-        if same and (size <= entry.line.turn.most_bytes or entry is first):
+        same = (entry.prepared.headers, entry.prepared.path) == (
+            first_entry.prepared.headers,
+            first_entry.prepared.path,
+        )
+        if same and (size <= entry.line.turn.most_bytes or entry is first_entry):
             fitting.append(entry)
     return fitting
 

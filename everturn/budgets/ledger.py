@@ -169,14 +169,14 @@ class Ledger:
 
     def _count_new(self, spending: Spending, untold: Untold, *, until: float) -> None:
         """Counts what no earlier report of these turns has told: one may come again, and with more turns."""
-        before = self._last_report(spending.conversation)
-        if before and before.run == untold.run and untold.since < before.since:
-            untold = before  # it comes late, and a later one has told it
-        elif before and (before.run, before.since) == (untold.run, untold.since):
+        last_report = self._last_report(spending.conversation)
+        if last_report and last_report.run == untold.run and untold.since < last_report.since:
+            untold = last_report  # it comes late, and a later one has told it
+        elif last_report and (last_report.run, last_report.since) == (untold.run, untold.since):
             untold = Untold(
-                **{key: max(had, getattr(untold, key)) for key, had in before if key != "run"}, run=untold.run
+                **{key: max(had, getattr(untold, key)) for key, had in last_report if key != "run"}, run=untold.run
             )
-            self._add_spent(untold, counted=before)
+            self._add_spent(untold, counted=last_report)
         else:
             self._add_spent(untold)
         self._remember_report(spending.conversation, Reported(of=untold, until=until))
@@ -268,17 +268,17 @@ class Ledger:
 
     def _why_full(self, spending: Spending) -> tuple[str, str] | None:
         """Cause and cure if the conversation needs a place, and there is none."""
-        most = self.terms.conversations
+        most_conversations = self.terms.conversations
         name = self.tenant
         if (
-            most is None
+            most_conversations is None
             or spending.asked
             or known_id(spending.conversation) in self._at_work
-            or len(self._at_work) < most
+            or len(self._at_work) < most_conversations
         ):
             return None
         return (
-            f"Tenant {name!r} has {len(self._at_work):,} conversations at work, and may have {most:,}.",
+            f"Tenant {name!r} has {len(self._at_work):,} conversations at work, and may have {most_conversations:,}.",
             "It goes on by itself after one of them, or with more: "
             f"`{command_about('budget', name)} --conversations …`.",
         )
@@ -338,14 +338,14 @@ class Ledger:
         for name in [name for name, until in self._at_work.items() if until <= now]:
             del self._at_work[name]
         # What a clock that was ahead has promised holds no longer than it may.
-        longest = now + max(self.terms.lease, WAKE_SECONDS)
-        self._at_work = {name: min(until, longest) for name, until in self._at_work.items()}
+        latest_end = now + max(self.terms.lease, WAKE_SECONDS)
+        self._at_work = {name: min(until, latest_end) for name, until in self._at_work.items()}
         for name, waiter in self._woken.items():
             if waiter.until > now + WAKE_SECONDS:
                 self._woken[name] = waiter.model_copy(update={"until": now + WAKE_SECONDS})
         for name, reported in self._reported.items():
-            if reported.until > longest:
-                self._reported[name] = reported.model_copy(update={"until": longest})
+            if reported.until > latest_end:
+                self._reported[name] = reported.model_copy(update={"until": latest_end})
         if self.terms.conversations is None:
             self._at_work.clear()
 

@@ -110,20 +110,20 @@ class TenantSpending:
         if self._none_until > time.monotonic():
             return None
         spent = reply.usage.total_tokens, reply.cost_usd
-        untold = (note.untold or Untold(since=turn, run=_run_mark())).plus_turn(*spent)
-        note = note.model_copy(update={"untold": untold})
+        untold_spending = (note.untold or Untold(since=turn, run=_run_mark())).plus_turn(*spent)
+        note = note.model_copy(update={"untold": untold_spending})
         spending = Spending(
             conversation=conversation_id,
-            untold=untold,
-            tokens=untold.tokens,  # for a budget that an older worker keeps
-            cost_usd=None if untold.unpriced else untold.cost_usd,
+            untold=untold_spending,
+            tokens=untold_spending.tokens,  # for a budget that an older worker keeps
+            cost_usd=None if untold_spending.unpriced else untold_spending.cost_usd,
             done=done,
         )
         let = self._let.plus_turn(*spent).model_copy(update={"turns": 0})
         room = None
         if self._holds_lease(note) and not self._over:
             room = self._room
-        if not done and room and room.left_by(untold) and room.left_by(let):
+        if not done and room and room.left_by(untold_spending) and room.left_by(let):
             self._let = let
             self._remember_untold(conversation_id, spending)
             return note

@@ -18,7 +18,7 @@ from everturn.records import Decision, ToolCall
 def after_run(
     call: ToolCall,
     plan: PlannedCall,
-    before: PendingCall | None,
+    previous: PendingCall | None,
     *,
     kind: str,
     cause: str,
@@ -27,7 +27,7 @@ def after_run(
     decision: Decision | None = None,
 ) -> PendingCall | None:
     """What is asked after a run that brought no result, by the type and the words of its error; None if nobody is
-    asked, and the model is told. `before`: what was asked before that run; `state_left`: what it left, if its tool
+    asked, and the model is told. `previous`: what was asked before that run; `state_left`: what it left, if its tool
     asks; `proposed`: what hooks made of a person's arguments; `decision`: the approval that it had."""
     ran_with = decision.arguments if decision else None
     if kind == names.ASKS and state_left is not None:
@@ -45,8 +45,8 @@ def after_run(
                 call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more, arguments=ran_with
             ),
         )
-    doubtful = before is not None and before.is_doubtful
-    once = isinstance(plan, RunPlan) and plan.effect == "once"
+    doubtful = previous is not None and previous.is_doubtful
+    runs_once = isinstance(plan, RunPlan) and plan.effect == "once"
     reason: WaitReason
     if kind == names.INVALID_EDIT:
         reason = "invalid_edit"
@@ -54,24 +54,24 @@ def after_run(
     elif kind == names.UNREADABLE_RESULT:
         reason = "outcome_unknown"
         words = f"outcome unknown: {cause}"
-    elif once and kind in names.NEVER_BEGUN:
+    elif runs_once and kind in names.NEVER_BEGUN:
         reason = "has_not_run"
         words = f"it has not {'run again' if doubtful else 'run'}: {cause}"
-    elif once:
+    elif runs_once:
         reason = "outcome_unknown"
         words = f"outcome unknown: {cause}"
     else:
         return None
-    if before and doubtful and reason != "outcome_unknown":
+    if previous and doubtful and reason != "outcome_unknown":
         if proposed:
-            return before.with_question(refused=f" ({words})", arguments=proposed, seen_by_hooks=True)
-        return before.with_question(refused=f" ({words})")
+            return previous.with_question(refused=f" ({words})", arguments=proposed, seen_by_hooks=True)
+        return previous.with_question(refused=f" ({words})")
     since = 0.0
-    if before and reason == "invalid_edit":
-        since = before.asked.since
-    only_person = before is not None and before.asked.only_person
+    if previous and reason == "invalid_edit":
+        since = previous.asked.since
+    only_person = previous is not None and previous.asked.only_person
     arguments = proposed if reason == "invalid_edit" else ran_with
-    had = before.asked if before and before.asked.seen_by_hooks else None
+    had = previous.asked if previous and previous.asked.seen_by_hooks else None
     question = QuestionToPerson(
         call_id=plan.call_id,
         reason=reason,

@@ -101,7 +101,7 @@ class Outside:
 async def find_belongings(client: Client, conversation_id: str, *, keep_forks: bool = False) -> Belongings:
     """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
     belongings = Belongings(conversation_id)
-    outside: list[Outside] = []
+    stored_outside: list[Outside] = []
     todo = [Belonging(conversation_id)]
     forks = ForkLines(client)
     while todo:
@@ -112,7 +112,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         if not belonging.runs and belonging.was != "named":
             continue
         belongings.conversations[belonging.id] = belonging
-        children, asked_by = await _read_histories(client, belonging, outside)
+        children, asked_by = await _read_histories(client, belonging, stored_outside)
         if belonging.was == "named":
             belongings.asked_by = asked_by
         # If retention has removed an earlier run, the index still has the conversations that it asked.
@@ -125,7 +125,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         todo += [Belonging(child, "asked", belonging.id) for child in children]
         if not keep_forks:
             todo += [Belonging(fork.id, "fork", fork.line[0]) for fork in await forks.find_forks(belonging.id)]
-    belongings.outside = await still_there(client, outside)
+    belongings.outside = await still_there(client, stored_outside)
     if keep_forks:
         conversations = belongings.conversations
         kept = [fork.id for origin_id in conversations for fork in await forks.find_forks(origin_id)]

@@ -242,7 +242,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         """
         conversation = self.conversation(id, agent=agent if isinstance(agent, Agent) else None)
         parsed = user_message(with_tools(message, tools, agent))
-        anew = start_payload(
+        new_start = start_payload(
             parsed,
             agent=name_of(agent),
             message_id=message_id,
@@ -254,7 +254,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         )
         order = Order(priority, fairness_key, fairness_weight)
         await send_or_revive(
-            conversation, parsed, anew=anew, agent=agent, message_id=message_id, stream=stream, order=order
+            conversation, parsed, new_start=new_start, agent=agent, message_id=message_id, stream=stream, order=order
         )
         return conversation
 
@@ -441,7 +441,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
             return
         named = [self.conversation(conversation_id) for conversation_id in dict.fromkeys(ids)]
         await in_order(
-            named, lambda conversation: conversation._describe(), most=AT_ONCE
+            named, lambda conversation: conversation._describe(), max_running=AT_ONCE
         )  # before anything is decided: one may be misspelt
         for conversation in named:
             yield conversation

@@ -128,11 +128,11 @@ class Conversation(Forks, Generic[OutputT_co]):
     async def _awaited_reply(self) -> tuple[str, JsonValue]:
         """The text of the reply, and the same as the agent's `output` type, in JSON. Raises what `reply` raises."""
         described = await self._describe()
-        held = holds_back(described)
+        events_held_back = holds_back(described)
         seen = self._client.read_positions.take_position(self.id, described.run_id)
         by_history = seen.by_history
         state = by_history.state
-        read_all = seen.reading.mark.last >= described.history_length and not held
+        read_all = seen.reading.mark.last >= described.history_length and not events_held_back
         if read_all and state.is_answered and state.has_taken(self._sent):
             self._client.read_positions.keep_position(self.id, seen)
             return state.last_reply.text, state.last_reply.output
@@ -141,10 +141,10 @@ class Conversation(Forks, Generic[OutputT_co]):
             async for run_id, step in logged_steps:
                 final = final_reply(by_history, step)
                 by_history.take_step(step)
-                if held and (run_id != described.run_id or step.id > described.history_length):
-                    held = False
+                if events_held_back and (run_id != described.run_id or step.id > described.history_length):
+                    events_held_back = False
                     described = await self._describe()
-                if run_id == described.run_id and (step.id < described.history_length or held):
+                if run_id == described.run_id and (step.id < described.history_length or events_held_back):
                     continue  # this was its state before; more events are known to follow, or may be held back
                 state = by_history.state
                 finished = by_history.finished
@@ -453,20 +453,20 @@ class Conversation(Forks, Generic[OutputT_co]):
     async def _find_places(self, name: str, call_id: str, *, edited: bool) -> list[tuple[Conversation, str]]:
         """The conversations that wait for this decision, each with the call's id there: this one, unless it is about
         sub-agents' calls. Raises Refused if the id means several calls."""
-        here = [(self, call_id)]
+        own_place = [(self, call_id)]
         if not call_id.startswith("/") and not may_have_agents(await self._describe()):
-            return here
+            return own_place
         waiting = (await self.status()).waiting
         if call_id != names.EVERY_CALL:
             calls = find_calls(waiting, call_id)
             if len(calls) > 1:
                 raise ambiguous_id_error(call_id, calls)
-            return [(self.where(call), call.call_id) for call in calls] or here
+            return [(self.where(call), call.call_id) for call in calls] or own_place
         if edited:  # which no decision on every call may be: the conversation says so
-            return here
+            return own_place
         waiting = tuple(call for call in waiting if name != names.APPROVE or call.needs == "approval")
         ids = dict.fromkeys(self.where(call).id for call in waiting)
-        return [(self._open_conversation(conversation_id), call_id) for conversation_id in ids] or here
+        return [(self._open_conversation(conversation_id), call_id) for conversation_id in ids] or own_place
 
     def where(self, call: WaitingCall) -> Conversation:
         """The conversation in which a call of `status().waiting` waits: this one, or a sub-agent's."""

@@ -100,27 +100,27 @@ async def _add_run(client: Client, cost: ConversationCost, run_id: str, counted:
     events = [event async for event in events_of(client, cost.id, run_id)]
     if not events:
         return []
-    new = [event for event in events if _event_key(event) not in counted]
-    counted |= {_event_key(event) for event in new}
-    old = events[: len(events) - len(new)]
+    new_events = [event for event in events if _event_key(event) not in counted]
+    counted |= {_event_key(event) for event in new_events}
+    old_events = events[: len(events) - len(new_events)]
     for event in events:
         match await reader.read_event(event):
-            case RunStarted(start=start, previous_run_id="") if not old:
+            case RunStarted(start=start, previous_run_id="") if not old_events:
                 origin = start.carry.origin if start.carry else None
                 cost.beginnings += origin is None or bool(origin.conversation_id)  # else it was revived
-            case TurnCompleted(reply=reply) if event.event_id > len(old):
+            case TurnCompleted(reply=reply) if event.event_id > len(old_events):
                 cost.turns += 1
                 cost.usage += reply.usage
                 cost.model_usd = cost_with(cost.model_usd, reply.cost_usd)
             case _:
                 pass
-    cost.actions += actions_of(new)
-    cost.actions += Counter(heartbeats=ordinary_heartbeats(events) - ordinary_heartbeats(old))
+    cost.actions += actions_of(new_events)
+    cost.actions += Counter(heartbeats=ordinary_heartbeats(events) - ordinary_heartbeats(old_events))
     described = await client.get_workflow_handle(cost.id, run_id=run_id).describe()
     size = described.raw_description.workflow_execution_info.history_size_bytes
     until = described.close_time or datetime.now(UTC)
     cost.runs += 1
-    cost.events += len(new)
+    cost.events += len(new_events)
     cost.bytes += size
     cost.open_byte_hours += size * (until - described.start_time).total_seconds() / 3600
     return [child for event in events for child in children_of(event)]

@@ -211,13 +211,13 @@ async def _late_forks(client: Client, belongings: Belongings) -> list[str]:
     """Forks that the index did not show yet when it was asked first: they were started a moment before."""
     forks = ForkLines(client)
     known = {*belongings.conversations, *belongings.kept}
-    late = {
+    late_forks = {
         fork.id: None
         for conversation_id in belongings.conversations
         for fork in await forks.find_forks(conversation_id)
         if fork.id not in known
     }
-    return [f"{fork_id}: a fork of it that was started just before. Repeat the erasure" for fork_id in late]
+    return [f"{fork_id}: a fork of it that was started just before. Repeat the erasure" for fork_id in late_forks]
 
 
 async def _late_evaluations(client: Client, belongings: Belongings) -> list[str]:

@@ -32,7 +32,7 @@ class Runs:
         """
         with self._explaining_errors():
             described = await self._temporal.get_workflow_handle(self._id).describe()
-        first = described.raw_description.workflow_execution_info.first_run_id
+        first_run_id = described.raw_description.workflow_execution_info.first_run_id
         run_id = described.run_id
         run_ids: list[str] = []
         with self._explaining_errors():
@@ -44,7 +44,7 @@ class Runs:
                         break  # its retention is over: what is left begins with the run after it
                     raise
                 run_ids.insert(0, run_id)
-                if started is None or run_id == first:
+                if started is None or run_id == first_run_id:
                     break
                 run_id = started.previous_run_id
         return run_ids
@@ -94,11 +94,13 @@ class Runs:
         while True:
             with self._explaining_errors():
                 described = await self._temporal.get_workflow_handle(self._id, run_id=run or None).describe()
-                first = described.raw_description.workflow_execution_info.first_run_id
-                started = await first_step(self._temporal, self._id, first) if last_run != described.run_id else None
+                first_run_id = described.raw_description.workflow_execution_info.first_run_id
+                started = (
+                    await first_step(self._temporal, self._id, first_run_id) if last_run != described.run_id else None
+                )
             origin = started.start.carry.origin if started and started.start.carry else None
             if origin is None or origin.conversation_id:
                 return ""  # it is the latest; or what came later was started anew, or forked, under this id
             if origin.run_id == last_run:
-                return first
+                return first_run_id
             run = origin.run_id

@@ -63,7 +63,7 @@ class Forks(AskedTurns):
         conversation.
         """
         client = to or self._client
-        there = to.temporal.data_converter if to else None
+        target_converter = to.temporal.data_converter if to else None
         changes = Changes()
         if message is not None:
             parsed = user_message(message)
@@ -76,7 +76,12 @@ class Forks(AskedTurns):
         check_input("results", changes.results)
         with self._explaining_errors():
             start = await start_of_fork(
-                self._temporal, self.id, await self.latest_run(), turn=at_turn, there=there, changes=changes
+                self._temporal,
+                self.id,
+                await self.latest_run(),
+                turn=at_turn,
+                target_converter=target_converter,
+                changes=changes,
             )
             order = await Order(priority, fairness_key, fairness_weight).priority_after(self._handle)
         fork_id = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"

@@ -126,7 +126,7 @@ def build_query(
 def read_listed(execution: WorkflowExecution) -> ListedConversation:
     attributes = execution.typed_search_attributes
     closed = is_over(execution)
-    held = held_up(execution)
+    obstacle = held_up(execution)
     temporal_status = status_name(execution.raw_info.status)
     state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
     problems = () if closed else attributes.get(_PROBLEMS) or ()
@@ -136,14 +136,14 @@ def read_listed(execution: WorkflowExecution) -> ListedConversation:
         "the worker's log says why. It goes on once the code is fixed or the missing key is there"
     )
     status = STUCK if problems else state
-    if held or (closed and state != "done"):
+    if obstacle or (closed and state != "done"):
         status = temporal_status
-    if held:
-        trouble = " ".join(held)
+    if obstacle:
+        trouble = " ".join(obstacle)
     return ListedConversation(
         id=execution.id,
         status=status,
-        trouble=trouble if problems or held else "",
+        trouble=trouble if problems or obstacle else "",
         agent=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)) or "",
         model=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)) or "",
         tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
@@ -223,7 +223,7 @@ class Versions:
         one request for each version, and one more.
         """
         query = f"{everything} AND ExecutionStatus = 'Running' AND {_BEHAVIOR.name} = 'Pinned'"
-        dead: list[Version] = []
+        dead_versions: list[Version] = []
         for _ in range(MOST_VERSIONS):
             execution = await anext(self._temporal.list_workflows(query, limit=1, page_size=1), None)
             if execution is None:
@@ -234,8 +234,8 @@ class Versions:
             of_version = Version(version, execution.task_queue)
             query += f" AND {of_version.others_query}"
             if not await self._is_running(version, execution.task_queue):
-                dead.append(of_version)
-        return dead
+                dead_versions.append(of_version)
+        return dead_versions
 
     async def _is_running(self, version: str, task_queue: str) -> bool:
         """Whether a worker of the queue runs this version."""
@@ -262,19 +262,19 @@ async def found_by(temporal: temporalio.client.Client, **wanted: Any) -> AsyncIt
 
 
 async def count_by_status(
-    temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True, **more: Any
+    temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True, **filters: Any
 ) -> dict[str, int]:
     """The number of conversations of each status that has any, with the statuses of `read_listed` and of
-    `Versions.mark_stuck`. `problems`: whether the server has _PROBLEMS (since 1.30) and versions. `more`: as for
+    `Versions.mark_stuck`. `problems`: whether the server has _PROBLEMS (since 1.30) and versions. `filters`: as for
     `build_query`.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
     EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT if an
     agent is asked for and the namespace has no search attribute for it.
     """
-    everything = build_query(agent=agent, **more)
+    everything = build_query(agent=agent, **filters)
     try:
-        queries = {state: build_query(status=state, agent=agent, **more) for state in _INDEXED}
+        queries = {state: build_query(status=state, agent=agent, **filters) for state in _INDEXED}
         if problems:
             dead = await Versions(temporal).find_dead(everything)
             well = " AND ".join([f"{_PROBLEMS.name} IS NULL", *(version.others_query for version in dead)])
@@ -283,24 +283,26 @@ async def count_by_status(
                 if state != "done":
                     queries[state] += f" AND {well}"
             queries[STUCK] = f"{everything} AND ExecutionStatus = 'Running' AND ({stuck})"
-        of_state, others = await asyncio.gather(
+        of_state, other_counts = await asyncio.gather(
             asyncio.gather(*map(temporal.count_workflows, queries.values())),
             temporal.count_workflows(f"{everything} AND {_UNFINISHED} GROUP BY ExecutionStatus"),
         )
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT and problems:
-            return await count_by_status(temporal, agent=agent, problems=False, **more)
+            return await count_by_status(temporal, agent=agent, problems=False, **filters)
         if error.status is not RPCStatusCode.INVALID_ARGUMENT or agent is not None:
             raise
         # Without everturn's search attributes, there are only Temporal's own statuses, as in a list.
         return _by_temporal(await temporal.count_workflows(f"{everything} GROUP BY ExecutionStatus"))
     counts = {status: number.count for status, number in zip(queries, of_state, strict=True)}
-    rest = _by_temporal(others)
-    held = rest.pop("paused", 0)  # by an operator: they are in counts["paused"], too
+    rest_by_status = _by_temporal(other_counts)
+    held = rest_by_status.pop("paused", 0)  # by an operator: they are in counts["paused"], too
     # Conversations that run and have no state yet count as running.
-    stateless = rest.pop("running", 0) - sum(number for state, number in counts.items() if state != "done") + held
+    stateless = (
+        rest_by_status.pop("running", 0) - sum(number for state, number in counts.items() if state != "done") + held
+    )
     counts["running"] += max(stateless, 0)
-    return {status: number for status, number in {**counts, **rest}.items() if number}
+    return {status: number for status, number in {**counts, **rest_by_status}.items() if number}
 
 
 def _by_temporal(counts: temporalio.client.WorkflowExecutionCount) -> dict[str, int]:

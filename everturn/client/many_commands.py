@@ -79,5 +79,5 @@ async def _steer_all(
         return Steered(execution.id)
 
     executions = find_matching(temporal, query, also=OPEN_QUERY)
-    steered = [sent async for sent in at_once(executions, steer_one, most=AT_ONCE)]
+    steered = [sent async for sent in at_once(executions, steer_one, max_running=AT_ONCE)]
     return sorted(steered, key=lambda sent: sent.conversation_id)

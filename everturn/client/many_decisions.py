@@ -122,13 +122,13 @@ async def decide_one(
 ) -> str:
     """Decides on a call of the conversation itself. Returns why the decision was not accepted; empty if it was.
     `expected`: the call as it was seen; or its arguments, which only an approval depends on."""
-    more: dict[str, Any] = {"always": always, "within": within, "children": False}
+    options: dict[str, Any] = {"always": always, "within": within, "children": False}
     try:
         if verdict == "approve":
-            await conversation.approve(call_id, note=words, expected=expected, **more)
+            await conversation.approve(call_id, note=words, expected=expected, **options)
         else:
             seen = expected if isinstance(expected, WaitingCall) else None
-            await conversation.deny(call_id, words, expected=seen, **more)
+            await conversation.deny(call_id, words, expected=seen, **options)
     except Unreachable as error:  # it says nothing of the call: it may be decided once that is over
         return f"{error.message} {error.cure}".strip()
     except EverturnError as error:
@@ -139,5 +139,5 @@ async def decide_one(
 async def decide_all(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
     """All decided calls, in the order of the conversations. A call of a sub-agent that was named beside its parent is
     decided once."""
-    decided = await in_order(conversations, many.decide, most=AT_ONCE)
+    decided = await in_order(conversations, many.decide, max_running=AT_ONCE)
     return [call for calls in decided for call in calls]

@@ -35,39 +35,39 @@ async def send_or_revive(
     conversation: _Conversation,
     message: MessageLike,
     *,
-    anew: Start | None = None,
+    new_start: Start | None = None,
     agent: Agent | str = "",
     message_id: str | None = None,
     stream: bool | None = None,
     order: Order = AS_BEFORE,
 ) -> bool:
-    """As `Client.send`. Returns whether the message revived a conversation that was over. `anew`: how to start it if
-    there is none. Without `anew`, a revived one keeps its agent and `keep_open`, and if there is none, NotFound is
-    raised."""
+    """As `Client.send`. Returns whether the message revived a conversation that was over. `new_start`: how to start it
+    if there is none. Without `new_start`, a revived one keeps its agent and `keep_open`, and if there is none, NotFound
+    is raised."""
     parsed = user_message(message)
     while True:
         try:
-            tenant = anew.tenant if anew else None
+            tenant = new_start.tenant if new_start else None
             await conversation._deliver(parsed, message_id=message_id, stream=stream, tenant=tenant)
         except Ended:
-            before = await conversation.by_history()
-            if message_id is not None and known_id(message_id) in before.state.message_ids:
+            by_history = await conversation.by_history()
+            if message_id is not None and known_id(message_id) in by_history.state.message_ids:
                 return False
             with conversation._explaining_errors():
                 start = await start_of_revival(
-                    conversation._temporal, conversation.id, before, parsed, anew, message_id, stream
+                    conversation._temporal, conversation.id, by_history, parsed, new_start, message_id, stream
                 )
                 priority = await order.priority_after(conversation._handle)
-            if await conversation.latest_run() != before.run_id:
+            if await conversation.latest_run() != by_history.run_id:
                 continue  # somebody else was quicker: the transcript has become longer
             revives = True
         except OtherWorkflow:
             raise
         except NotFound:
-            if anew is None:
+            if new_start is None:
                 raise
-            start = anew
-            priority = order.priority_for(anew.tenant)
+            start = new_start
+            priority = order.priority_for(new_start.tenant)
             revives = False
         else:
             return False

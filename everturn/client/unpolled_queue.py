@@ -34,15 +34,15 @@ class AwaitedQueue:
 
 def awaited_queue(described: DescribeWorkflowExecutionResponse) -> AwaitedQueue | None:
     """None if a worker is at work on it, or if the queue is not one of everturn's."""
-    own = described.execution_config.task_queue.name
+    own_queue = described.execution_config.task_queue.name
     if described.HasField("pending_workflow_task"):
         state = described.pending_workflow_task.state
         if state != PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED:
             return None
-        return AwaitedQueue(own, None)
+        return AwaitedQueue(own_queue, None)
     for activity in described.pending_activities:
         if activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
-            return _of_activity(activity, own)
+            return _of_activity(activity, own_queue)
     return None
 
 
@@ -59,7 +59,7 @@ async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str)
     or if that is not known."""
     with suppress(EverturnError):
         pollers = await find_pollers(temporal, queue.name, activities=queue.role is not None)
-        running, gone = sorted_out(poller.identity for poller in pollers)
+        running, gone_workers = sorted_out(poller.identity for poller in pollers)
         if not running:
             cause = f"No worker polls the task queue {queue.name!r}"
             cure = "Start one that hosts its agent: EVERTURN_AGENTS=FILE.py everturn worker"
@@ -68,7 +68,7 @@ async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str)
                 if queue.name.endswith(f"-{queue.role}"):
                     cure += f" --roles {queue.role}"
             cause += f" at {temporal.service_client.config.target_host}"
-            if gone:
-                cause += f" (gone from this machine: {', '.join(gone[:5])})"
+            if gone_workers:
+                cause += f" (gone from this machine: {', '.join(gone_workers[:5])})"
             return Unattended(f"{cause}: conversation {conversation_id!r} waits for one.", f"{cure}.")
     return None

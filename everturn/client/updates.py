@@ -115,17 +115,17 @@ async def _by_signal(client: Client, conversation_id: str, name: str, payload: d
         )
     await client.get_workflow_handle(conversation_id).signal(name, payload, rpc_timeout=REQUEST_TIMEOUT)
     try:
-        after = await ask_status(client, conversation_id)
+        status_after = await ask_status(client, conversation_id)
     except RPCError as error:
         raise Unreachable(
             f"The {name} for conversation {conversation_id!r} was sent as a signal. No worker "
             "answers now: the next one that starts carries it out.",
             cure=f"Check with `{command_about('show', conversation_id)}`.",
         ) from error
-    still = _addressed_calls(after, name, payload)
+    still = _addressed_calls(status_after, name, payload)
     if addressed and all(call in still for call in addressed):
         raise Refused(f"The conversation did not accept the {name}.", cure="Its worker's log says why: signal.ignored.")
-    return {"call_ids": [call.call_id for call in addressed], "state": after.state}
+    return {"call_ids": [call.call_id for call in addressed], "state": status_after.state}
 
 
 def _addressed_calls(status: Status, name: str, payload: dict[str, Any]) -> list[WaitingCall]:

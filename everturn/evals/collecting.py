@@ -88,7 +88,7 @@ async def collect_cases(
     executions = _find(client, query=query, agent=agent, version=version, status=status)
     listed = draw_sample(_labelled(executions, tenant=tenant, metadata=metadata or {}), sample)
     reader = _CaseReader(client, redactor, frozenset(labels), finished_only=status is None)
-    collected = await in_order(listed, reader.read_execution, most=AT_ONCE)
+    collected = await in_order(listed, reader.read_execution, max_running=AT_ONCE)
     kept = {case.inputs.conversation for cases in collected for case in cases}
     earlier = [cases for cases in present.values() if cases[0].inputs.conversation not in kept]
     fate = await _Fates(client).sort(earlier, reader)
@@ -205,15 +205,15 @@ class _Fates:
 
     async def sort(self, earlier: Sequence[list[RecordedCase]], reader: _CaseReader) -> _Sorted:
         refreshed: list[list[RecordedCase]] = []
-        gone: list[list[RecordedCase]] = []
+        gone_cases: list[list[RecordedCase]] = []
         for cases in earlier:
             conversation_id = await self._find_id(cases[0].inputs.conversation)
             if conversation_id:
                 with suppress(NotFound):  # erased in this moment
                     refreshed.append(await reader.read(conversation_id) or cases)
             elif not await self._was_erased(cases[0].metadata.ended_at):
-                gone.append(cases)
-        return _Sorted(refreshed, gone)
+                gone_cases.append(cases)
+        return _Sorted(refreshed, gone_cases)
 
     async def _find_id(self, written: str) -> str | None:
         """None if Temporal has no such conversation."""

@@ -122,16 +122,16 @@ class Comparison:
         return findings
 
     def as_json(self) -> dict[str, JsonValue]:
-        before = self.recorded
-        after = self.rerun
+        recorded = self.recorded
+        rerun = self.rerun
         figures: dict[str, JsonValue] = {}
         if self.at_turn is None:
             for name in ("turns", "cost_usd", "seconds"):
-                figures[name] = [getattr(before, name), getattr(after, name)]
-            figures["tokens"] = [_known_tokens(before), _known_tokens(after)]
+                figures[name] = [getattr(recorded, name), getattr(rerun, name)]
+            figures["tokens"] = [_known_tokens(recorded), _known_tokens(rerun)]
         return {
-            "id": before.id,
-            "rerun": after.id,
+            "id": recorded.id,
+            "rerun": rerun.id,
             "sample": self.sample,
             "at_turn": self.at_turn,
             "verdict": self.verdict,
@@ -224,14 +224,16 @@ class Reruns:
 
     def ratios(self) -> dict[str, float | None]:
         """Of cost, tokens and turns: the reruns' to the recorded conversations'. None if it is not known."""
-        whole = [comparison for comparison in self.comparisons if comparison.at_turn is None and not comparison.problem]
+        whole_reruns = [
+            comparison for comparison in self.comparisons if comparison.at_turn is None and not comparison.problem
+        ]
         amounts: dict[str, Callable[[Recorded], float | None]] = {
             "cost": lambda conversation: conversation.cost_usd,
             "token": _known_tokens,
             "turn": lambda conversation: conversation.turns,
         }
         return {
-            name: _sum_ratio([(amount(comparison.recorded), amount(comparison.rerun)) for comparison in whole])
+            name: _sum_ratio([(amount(comparison.recorded), amount(comparison.rerun)) for comparison in whole_reruns])
             for name, amount in amounts.items()
         }
 
@@ -288,36 +290,42 @@ def compare(
     """`ended_at`: the call that nothing recorded answered, and that ended the rerun."""
     if at_turn is not None:  # its calls end the rerun, and it is whole
         ended_at = None
-    before = _calls_of(recorded, at_turn)
-    after = _calls_of(rerun, at_turn)
-    pairs = _pair_calls(before, after)
-    unmade = [place for place in range(len(before)) if place not in pairs]
+    recorded_calls = _calls_of(recorded, at_turn)
+    rerun_calls = _calls_of(rerun, at_turn)
+    pairs = _pair_calls(recorded_calls, rerun_calls)
+    unmade = [place for place in range(len(recorded_calls)) if place not in pairs]
     ended = ended_at is not None or bool(problem)
     passed = max(pairs, default=-1)
-    lost = [place for place in unmade if (not ended or place < passed) and not before[place].is_denied]
-    new = [call for place, call in enumerate(after) if place not in pairs.values()]
+    missing_places = [
+        place for place in unmade if (not ended or place < passed) and not recorded_calls[place].is_denied
+    ]
+    new_calls = [call for place, call in enumerate(rerun_calls) if place not in pairs.values()]
     changed: list[ChangedCall] = []
-    for place in list(lost):
-        other = next((call for call in new if call.call.name == before[place].call.name), None)
-        if other is not None and (ended_at is None or other.call.call_id != ended_at.call_id):
-            changed.append(ChangedCall(before[place], other))
-            lost.remove(place)
-            new.remove(other)
+    for place in list(missing_places):
+        counterpart = next((call for call in new_calls if call.call.name == recorded_calls[place].call.name), None)
+        if counterpart is not None and (ended_at is None or counterpart.call.call_id != ended_at.call_id):
+            changed.append(ChangedCall(recorded_calls[place], counterpart))
+            missing_places.remove(place)
+            new_calls.remove(counterpart)
     order = [pairs[place] for place in sorted(pairs)]
     diverged = None
     if ended_at is not None:
-        expected = before[unmade[0]] if unmade else None
+        expected = recorded_calls[unmade[0]] if unmade else None
         diverged = Divergence(ended_at, expected)
     return Comparison(
         recorded,
         rerun,
         sample=sample,
         at_turn=at_turn,
-        missing=tuple(before[place] for place in lost),
-        extra=tuple(new),
+        missing=tuple(recorded_calls[place] for place in missing_places),
+        extra=tuple(new_calls),
         changed=tuple(changed),
-        uncorrected=tuple(before[place] for place in sorted(pairs) if _is_repeated(before[place], after[pairs[place]])),
-        reordered=order != sorted(order) and not (lost or new or changed),
+        uncorrected=tuple(
+            recorded_calls[place]
+            for place in sorted(pairs)
+            if _is_repeated(recorded_calls[place], rerun_calls[pairs[place]])
+        ),
+        reordered=order != sorted(order) and not (missing_places or new_calls or changed),
         diverged=diverged,
         problem=problem,
     )
@@ -376,18 +384,18 @@ def _display_name(comparison: Comparison) -> str:
 
 
 def _table_row(comparison: Comparison) -> list[str]:
-    before = comparison.recorded
-    after = comparison.rerun
-    counts = " > ".join(str(len(_calls_of(conversation, comparison.at_turn))) for conversation in (before, after))
+    recorded = comparison.recorded
+    rerun = comparison.rerun
+    counts = " > ".join(str(len(_calls_of(conversation, comparison.at_turn))) for conversation in (recorded, rerun))
     if comparison.at_turn is not None:
         return [_display_name(comparison), comparison.verdict, counts, "", "", ""]
-    tokens = [str(_known_tokens(conversation) or "?") for conversation in (before, after)]
-    costs = ["?" if cost is None else f"{cost:.4f}" for cost in (before.cost_usd, after.cost_usd)]
+    tokens = [str(_known_tokens(conversation) or "?") for conversation in (recorded, rerun)]
+    costs = ["?" if cost is None else f"{cost:.4f}" for cost in (recorded.cost_usd, rerun.cost_usd)]
     return [
         _display_name(comparison),
         comparison.verdict,
         counts,
-        f"{before.turns} > {after.turns}",
+        f"{recorded.turns} > {rerun.turns}",
         " > ".join(tokens),
         " > ".join(costs),
     ]

@@ -102,14 +102,18 @@ class ReadBeforeOnce(CaseEvaluator):
     once_tool: str | None = None
 
     def evaluate(self, ctx: CaseContext) -> EvaluatorOutput:
-        once = [action for action in ctx.output.calls if action.effect == "once"]
+        once_calls = [action for action in ctx.output.calls if action.effect == "once"]
         if self.once_tool is not None:
-            once = [action for action in once if action.tool == self.once_tool]
-        if not once:
+            once_calls = [action for action in once_calls if action.tool == self.once_tool]
+        if not once_calls:
             return NOTHING_TO_SAY
         had_read = any(map(self._reads, ctx.inputs.calls_before))
         turns = [action.turn or 0 for action in ctx.output.calls if self._reads(action)]
-        blind = [] if had_read else [action for action in once if not any(turn < (action.turn or 0) for turn in turns)]
+        blind = (
+            []
+            if had_read
+            else [action for action in once_calls if not any(turn < (action.turn or 0) for turn in turns)]
+        )
         return _assertion(f"nothing was read before {_text(action)}" for action in blind)
 
     def _reads(self, call: Action | CaseCall) -> bool:
@@ -153,17 +157,17 @@ def _is_among(call: Action | CaseCall, others: Iterable[Action]) -> bool:
     return any(_is_same(call, other) for other in others)
 
 
-def _without(actions: Iterable[Action], others: Iterable[Action]) -> list[Action]:
+def _without(actions: Iterable[Action], counterparts: Iterable[Action]) -> list[Action]:
     """Those that have no counterpart; each of the others is one for one."""
-    remaining = list(others)
-    lone: list[Action] = []
+    remaining = list(counterparts)
+    unmatched: list[Action] = []
     for action in actions:
         place = next((place for place, other in enumerate(remaining) if _is_same(action, other)), None)
         if place is None:
-            lone.append(action)
+            unmatched.append(action)
         else:
             del remaining[place]
-    return lone
+    return unmatched
 
 
 def _text(call: Action | CaseCall) -> str:

@@ -261,11 +261,11 @@ async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[s
     text."""
     if not plan.recorded.asked:
         return "nobody has said anything in the recorded conversation"
-    first, *later = plan.recorded.asked
+    first_message, *later_messages = plan.recorded.asked
     start = start_payload(
-        first,
+        first_message,
         agent=hosted.agent.full_name,
-        keep_open=KEPT_OPEN.total_seconds() if later else None,
+        keep_open=KEPT_OPEN.total_seconds() if later_messages else None,
         policy=(NOTHING_RUNS,),
         forked_from=_erased_with(plan.recorded),
         metadata=metadata,
@@ -273,7 +273,7 @@ async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[s
     )
     conversation = await _begin(hosted, plan, start)
     with suppress(Ended):  # a limit was reached, or it was over before this process began
-        for number, message in enumerate(later, 2):
+        for number, message in enumerate(later_messages, 2):
             if problem := await _wait_for_reply(conversation):
                 return problem
             if ended_at(await conversation.transcript()):
@@ -281,7 +281,7 @@ async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[s
             await conversation.send(message, message_id=f"{names.RERUN}{number}")
         if problem := await _wait_for_reply(conversation):
             return problem
-        if later:
+        if later_messages:
             await conversation.close()
     await conversation.outcome()
     return ""
@@ -350,7 +350,7 @@ async def _start_at(hosted: HostedCandidate, recorded: Recorded, at_turn: int) -
     )
     if begun.carry is None:
         return begun
-    own: dict[str, Any] = {
+    carry_changes: dict[str, Any] = {
         "agent": "",
         "facts": None,  # with its webhook: a rerun is nobody's news
         "policy": (NOTHING_RUNS,),
@@ -359,7 +359,7 @@ async def _start_at(hosted: HostedCandidate, recorded: Recorded, at_turn: int) -
         "budget": None,
         "model": "",
     }
-    return begun.model_copy(update={"carry": begun.carry.model_copy(update=own)})
+    return begun.model_copy(update={"carry": begun.carry.model_copy(update=carry_changes)})
 
 
 def _start_of_case(recorded: Recorded, at_turn: int, message: Message | None) -> Start:

@@ -130,17 +130,17 @@ class AnswerSearch:
     async def _queries(self, since: float, until: float) -> list[str]:
         """Of those that are over, and of those that may answer again. Without everturn's search attributes, the index
         does not say whether the latter have answered: they are judged once they are over."""
-        ours = (
+        own_query = (
             f"WorkflowType = '{names.CONVERSATION}' AND TaskQueue = {quoted(self._task_queue)} "
             f"AND WorkflowId NOT STARTS_WITH '{names.RERUN}'"
         )
         over = (
-            f"{ours} AND ExecutionStatus != 'ContinuedAsNew' AND CloseTime >= {quoted_time(_moment(since))} "
+            f"{own_query} AND ExecutionStatus != 'ContinuedAsNew' AND CloseTime >= {quoted_time(_moment(since))} "
             f"AND CloseTime < {quoted_time(_moment(until + OVERLAP_SECONDS))}"
         )
         if not await self._namespace.indexed():
             return [over]
-        return [f"{ours} AND {OPEN_QUERY} AND {names.EVERTURN_STATUS} IS NOT NULL", over]
+        return [f"{own_query} AND {OPEN_QUERY} AND {names.EVERTURN_STATUS} IS NOT NULL", over]
 
     async def _start_evaluations(self, row: WorkflowExecution, *, earliest: float) -> int:
         """Returns how many were started."""

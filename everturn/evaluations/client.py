@@ -139,7 +139,7 @@ class EvaluationsClient(ClientBase):
         indexed = await self.namespace.evaluations_searchable()
         query = _build_query(conversation_id, judged_after)
         if indexed:
-            query = _build_query(conversation_id, judged_after, evaluator=evaluator, agent=agent, below=below)
+            query = _build_query(conversation_id, judged_after, evaluator=evaluator, agent=agent, below_score=below)
         try:
             async for row in self.temporal.list_workflows(query):
                 evaluation = await _read_row(row)
@@ -155,7 +155,7 @@ def _build_query(
     *,
     evaluator: str | None = None,
     agent: str | None = None,
-    below: float | None = None,
+    below_score: float | None = None,
 ) -> str:
     wanted = [f"WorkflowType = '{names.EVALUATION}'", "ExecutionStatus = 'Completed'"]
     if conversation_id is not None:
@@ -167,8 +167,8 @@ def _build_query(
     if agent is not None:
         versions = f" OR {names.EVERTURN_AGENT} STARTS_WITH {quoted(agent + '@')}"
         wanted.append(f"({names.EVERTURN_AGENT} = {quoted(agent)}{'' if '@' in agent else versions})")
-    if below is not None:
-        wanted.append(f"{names.EVERTURN_SCORE} < {below}")
+    if below_score is not None:
+        wanted.append(f"{names.EVERTURN_SCORE} < {below_score}")
     return " AND ".join(wanted)
 
 
@@ -177,7 +177,7 @@ def _matches_filters(
     conversation_id: str | None,
     evaluator: str | None,
     agent: str | None,
-    below: float | None,
+    below_score: float | None,
     failed: bool | None,
 ) -> bool:
     """The index may have less than is asked for: ids that begin alike, and namespaces without search attributes."""
@@ -185,7 +185,7 @@ def _matches_filters(
         conversation_id in (None, evaluation.conversation_id)
         and evaluator in (None, evaluation.evaluator)
         and agent in (None, evaluation.agent, unversioned(evaluation.agent))
-        and (below is None or (evaluation.score is not None and evaluation.score < below))
+        and (below_score is None or (evaluation.score is not None and evaluation.score < below_score))
         and failed in (None, bool(evaluation.error))
     )
 

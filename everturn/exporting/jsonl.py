@@ -13,7 +13,7 @@ from everturn.text.json_text import json_text
 def to_jsonl(exported: Exported) -> str:
     """Lines with a `kind`; all but the first also name their `conversation`. Messages are in the transcript's order,
     with all that they hold. The last lines are the calls of a reply whose results the transcript does not have yet."""
-    whole: dict[str, Any] = {
+    conversation_line: dict[str, Any] = {
         "kind": "conversation",
         **heading_facts(exported),
         **exported.labels,
@@ -46,7 +46,7 @@ def to_jsonl(exported: Exported) -> str:
         content = message.model_dump(mode="json")
         messages.append({"kind": "message", "conversation": exported.id, "position": position, **place, **content})
     calls = [{"kind": "open_call", "conversation": exported.id, **call.as_json()} for call in exported.open_calls]
-    return "".join(json_text(line) + "\n" for line in (whole, *turns, *messages, *calls))
+    return "".join(json_text(line) + "\n" for line in (conversation_line, *turns, *messages, *calls))
 
 
 def heading_facts(exported: Exported) -> dict[str, Any]:

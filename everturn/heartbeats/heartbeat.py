@@ -313,22 +313,22 @@ class Heartbeats:
             now = time.monotonic()
             running = list(self._running)
             ending = list(self._ending.values())
-            silent = [
+            silent_beats = [
                 beat
                 for beat in (*running, *ending)
                 if beat.last < now - beat.interval - INTERVAL_SECONDS / 2 and not beat.given_up
             ]
-            if not silent:
+            if not silent_beats:
                 continue
             blocked = round(now - max(beat.by_loop for beat in (*running, *ending)), 1)
             if blocked > LONGEST_STAND_IN_SECONDS:
-                _log.error("loop.given_up", activities=len(silent), seconds=blocked)
+                _log.error("loop.given_up", activities=len(silent_beats), seconds=blocked)
                 continue
-            if any(beat in self._running for beat in silent):
-                cause = self._blocked_by(silent[0].loop)
-                _log.warning("loop.blocked", activities=len(silent), seconds=blocked, **cause)
+            if any(beat in self._running for beat in silent_beats):
+                cause = self._blocked_by(silent_beats[0].loop)
+                _log.warning("loop.blocked", activities=len(silent_beats), seconds=blocked, **cause)
             with suppress(Exception):  # this thread is all that beats now
-                asyncio.run(self._stand_in(silent))
+                asyncio.run(self._stand_in(silent_beats))
 
     def _blocked_by(self, loop: asyncio.AbstractEventLoop) -> dict[str, str]:
         """What the log says of the code that blocks the loop, and what its author can do."""

@@ -106,7 +106,7 @@ class ActivityReader:
         error = await self._converter.decode_failure(failure)
         failure_cause = cause_of(error)
         if request := self._checks.pop(scheduled_id, None):
-            lost = ToolRunFailed(
+            failed_run = ToolRunFailed(
                 event_id,
                 time,
                 request.tool,
@@ -117,25 +117,25 @@ class ActivityReader:
                 proposed=failure_cause.proposed,
             )
             if not failure_cause.not_hosted:
-                return lost
-            return _handed_back(lost, was_waiting=request.hand_back_for is not None)
+                return failed_run
+            return _handed_back(failed_run, was_waiting=request.hand_back_for is not None)
         if not (running := self._running.pop(scheduled_id, None)):
             return None
         served = running.served
         request = running.request
-        lost = ToolRunFailed(
+        failed_run = ToolRunFailed(
             event_id, time, served.tool, request, failure_cause.cause, failure_cause.kind, failure_cause.cure
         )
         match error:
             case TimeoutError(type=TimeoutType.SCHEDULE_TO_START):
                 cause, cure = activity_outputs.not_taken(running.name, running.where, running.taken_within)
                 return _handed_back(
-                    replace(lost, cause=cause, cure=cure, kind=names.NOT_TAKEN), was_waiting=served.awaited
+                    replace(failed_run, cause=cause, cure=cure, kind=names.NOT_TAKEN), was_waiting=served.awaited
                 )
             case TimeoutError():
-                return replace(lost, again=served.again)
+                return replace(failed_run, again=served.again)
             case ApplicationError() if served.own_queue and failure_cause.not_hosted:
-                return _handed_back(lost, was_waiting=served.awaited)
+                return _handed_back(failed_run, was_waiting=served.awaited)
             case _:
                 result = activity_outputs.failure_of(served.call_id, served.tool, error, max_chars=MAX_RESULT_CHARS)
                 return ActivityEnded(event_id, time, served.tool, request, result)

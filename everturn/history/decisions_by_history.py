@@ -240,18 +240,18 @@ class DecisionsByHistory:
         if call_id not in self.checked:
             return
         pending, decision = self.checked.pop(call_id)
-        held = [step for step in self._held if step.payload.get("call_id") == call_id]
-        self._held = [step for step in self._held if step not in held]
+        held_steps = [step for step in self._held if step.payload.get("call_id") == call_id]
+        self._held = [step for step in self._held if step not in held_steps]
         if refusal and self._state.closing:  # which denies it
             self._settle(unwritten_result(pending.call))
         elif refusal:
             self.taken.discard(call_id)
             self.begin_waiting(pending.after_check(decided_by=decided_by, refusal=refusal), time=time)
-            while held:
-                first = held.pop(0)
-                if self.take_decision(first.name, first.payload, time=time):
-                    self._on_held(first)
+            while held_steps:
+                first_step = held_steps.pop(0)
+                if self.take_decision(first_step.name, first_step.payload, time=time):
+                    self._on_held(first_step)
                     break
-            self._held += held
+            self._held += held_steps
         else:
             self.decide(pending, decision)

@@ -100,7 +100,7 @@ class EventReader:
         self._asked = {call_id: question for call_id, question in self._asked.items() if call_id in pending}
         ruled = self._by_policy(time)
         followed = self._taken_in(time)
-        untold = [*ruled, *self._handed_off(step, time), *self._results_without_activity(step, time)]
+        untold_events = [*ruled, *self._handed_off(step, time), *self._results_without_activity(step, time)]
         match step:
             case steps.RunStarted(start=start):
                 self._followed.clear()
@@ -118,35 +118,39 @@ class EventReader:
                 self._open = {}
                 self._asked = {}
             case steps.MessageSent() if not self._is_new(step):
-                return [*untold, *followed]
+                return [*untold_events, *followed]
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
             case steps.BatchTold(notice=BatchNotice(state="sent", batch_id=batch_id, sent_at=sent_at)):
                 batched = TurnBatched(turn=self.by_history.state.turn, batch_id=batch_id, sent_at=sent_at, at=time)
-                return [*untold, *followed, batched]
+                return [*untold_events, *followed, batched]
             case steps.BatchTold(notice=BatchNotice(state="awaited", cause=cause, cure=cure)):
                 awaited = WorkerAwaited(turn=self.by_history.state.turn, cause=cause, cure=cure, at=time)
-                return [*untold, *followed, awaited]
+                return [*untold_events, *followed, awaited]
             case steps.WorkflowTaskCompleted():
-                return [*followed, *untold, *self._new_questions(time)]
+                return [*followed, *untold_events, *self._new_questions(time)]
             case (
                 steps.ToolRunFailed(local=True)
                 | steps.CommandSent(name=names.SET_POLICY | names.INHERIT_POLICY | names.APPROVE, accepted=True)
             ) if not _is_on_every_call(step):
                 # The conversation knows of it, and asks already.
-                return [*untold, *followed, *_step_events(step, time), *self._new_questions(time)]
+                return [*untold_events, *followed, *_step_events(step, time), *self._new_questions(time)]
             case steps.CommandSent(name=names.RESUME, accepted=True) if stall := self.by_history.state.stall:
                 # It ended a pause before the same workflow task brought the failure: it is not about this stall.
                 turn = self.by_history.state.turn
-                return [*untold, *followed, Stalled(turn=turn, cause=stall.cause, cure=stall.cure or "", at=time)]
+                return [
+                    *untold_events,
+                    *followed,
+                    Stalled(turn=turn, cause=stall.cause, cure=stall.cure or "", at=time),
+                ]
             case steps.CommandSent(name=name, accepted=True) if _is_on_every_call(step):
                 self._ask_again(name)
-                return [*untold, *followed, *self._new_questions(time)]
+                return [*untold_events, *followed, *self._new_questions(time)]
             case steps.ToolScheduled(request=call) if call.result is not None:
-                return [*untold, *followed]  # hooks begin to see it
+                return [*untold_events, *followed]  # hooks begin to see it
             case steps.ToolCompleted() | steps.ActivityEnded() if self.by_history.hooks_see(step):
-                return [*untold, *followed]  # it is told as hooks leave it
-        return [*untold, *followed, *_step_events(step, time)]
+                return [*untold_events, *followed]  # it is told as hooks leave it
+        return [*untold_events, *followed, *_step_events(step, time)]
 
     def _is_new(self, sent: steps.MessageSent) -> bool:
         """Whether a message counts: not one that is refused, and not the same one again."""

@@ -48,20 +48,20 @@ async def start_of_fork(
     run_id: str,
     *,
     turn: int,
-    there: DataConverter | None = None,
+    target_converter: DataConverter | None = None,
     changes: Changes | None = None,
 ) -> Start:
     """The input of a conversation that goes on after that turn. With a message and turn 0, it starts from the
-    beginning. `run_id` is the latest run's. `there`: the data converter of another namespace. The history won't be
-    there, so the whole transcript is brought along. Raises Refused if a conversation can't go on from that turn, and
+    beginning. `run_id` is the latest run's. `target_converter`: that of another namespace. The history won't be there,
+    so the whole transcript is brought along. Raises Refused if a conversation can't go on from that turn, and
     NotFound if its history is gone."""
     changes = changes or Changes()
     if not isinstance(turn, int) or isinstance(turn, bool) or turn < 0 or (turn == 0 and changes.message is None):
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
-    latest = StoredInRun(run_id=run_id, conversation_id=conversation_id)
-    origin = await _run_of(client, latest, turn)
+    latest_run = StoredInRun(run_id=run_id, conversation_id=conversation_id)
+    origin = await _run_of(client, latest_run, turn)
     if turn == 0:
-        return await _with_rules_of(client, latest, await _start_anew(client, origin, changes))
+        return await _with_rules_of(client, latest_run, await _start_anew(client, origin, changes))
     here = origin.run_id
     point = _ForkPoint(turn)
     while here:
@@ -75,8 +75,8 @@ async def start_of_fork(
             here = getattr(step, "next_run_id", "")
         point.by_history.take_in()
         if point.is_reached:
-            start = await _build_start(client, origin, point, changes, there=there)
-            return await _with_rules_of(client, latest, start)
+            start = await _build_start(client, origin, point, changes, target_converter=target_converter)
+            return await _with_rules_of(client, latest_run, start)
     raise Refused(
         f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing_reason}.", cure=point.cure
     )
@@ -182,9 +182,9 @@ class _ForkPoint:
         return "Wait for the first reply."
 
 
-async def _run_of(client: Client, latest: StoredInRun, turn: int) -> StoredInRun:
+async def _run_of(client: Client, latest_run: StoredInRun, turn: int) -> StoredInRun:
     """The run in which the turn began. Goes back from run to run, and on to what was revived or forked."""
-    run = latest
+    run = latest_run
     while True:
         started = await _first_step(client, run)
         carry = started.start.carry if started else None
@@ -194,7 +194,7 @@ async def _run_of(client: Client, latest: StoredInRun, turn: int) -> StoredInRun
         if started.previous_run_id:
             before = StoredInRun(run_id=started.previous_run_id)
         if before is None:
-            raise NotFound(f"Turn {turn} of conversation {latest.conversation_id!r} was in none of its runs.")
+            raise NotFound(f"Turn {turn} of conversation {latest_run.conversation_id!r} was in none of its runs.")
         run = StoredInRun(run_id=before.run_id, conversation_id=before.conversation_id or run.conversation_id)
 
 
@@ -265,7 +265,7 @@ def _with_results(messages: Sequence[Message], results: Mapping[str, tuple[Resul
 
 
 async def _build_start(
-    client: Client, origin: StoredInRun, point: _ForkPoint, changes: Changes, *, there: DataConverter | None
+    client: Client, origin: StoredInRun, point: _ForkPoint, changes: Changes, *, target_converter: DataConverter | None
 ) -> Start:
     assert point.reply is not None
     state = point.state
@@ -283,9 +283,9 @@ async def _build_start(
         new["model"] = changes.model
     new |= {"budget": None, "began": Beginning(agent=start.agent, fork_of=origin.conversation_id)}
     handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
-    if there:
+    if target_converter:
         packed = Packed(data=pack(transcript[: handed.length]))
-        if len(packed.data) > MAX_PACKED_AT_START_BYTES and there.external_storage is None:
+        if len(packed.data) > MAX_PACKED_AT_START_BYTES and target_converter.external_storage is None:
             raise Refused(
                 f"The transcript of conversation {origin.conversation_id!r} can't be "
                 "copied into the fork: packed, it has "
@@ -297,14 +297,14 @@ async def _build_start(
         if handed.facts and handed.facts.limits is not None and handed.agent:  # the first agent's, for good
             facts = WorkerFacts(limits=handed.facts.limits, webhook=handed.facts.webhook)
         handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": facts})
-    idle = start.keep_open
-    if final and idle is None and changes.message is None:
-        idle = IDLE_SECONDS
+    keep_open = start.keep_open
+    if final and keep_open is None and changes.message is None:
+        keep_open = IDLE_SECONDS
     silent = {"message": (), "message_id": None, "provider": "", "tools": None, "webhooks": ()}
     # An id says nothing in another namespace, where it may be another conversation's.
-    line = () if there else _fork_line(origin.conversation_id, *start.forked_from)
+    line = () if target_converter else _fork_line(origin.conversation_id, *start.forked_from)
     return start.model_copy(
-        update={**silent, **_message_changes(changes), "keep_open": idle, "forked_from": line, "carry": handed}
+        update={**silent, **_message_changes(changes), "keep_open": keep_open, "forked_from": line, "carry": handed}
     )
 
 

@@ -22,15 +22,15 @@ of other calls, each has one to three. So a further page has as many as there ar
 
 
 async def last_results(
-    client: Client, conversation_id: str, run_id: str, *, call_ids: Collection[str], before: str
+    client: Client, conversation_id: str, run_id: str, *, call_ids: Collection[str], activity_id: str
 ) -> dict[str, ToolResult] | None:
-    """The results of these calls, which the activity with the id `before` shows to the model. None if they can't be
+    """The results of these calls, which the activity `activity_id` shows to the model. None if they can't be
     found this way: then the whole history has to be read."""
     events: list[HistoryEvent] = []
     try:
-        async for page in read_backwards(client, conversation_id, run_id, further=len(call_ids) + BESIDE_CALLS):
+        async for page in read_backwards(client, conversation_id, run_id, page_size=len(call_ids) + BESIDE_CALLS):
             events = [*reversed(page), *events]
-            results = await _results_in(client, events, before, call_ids)
+            results = await _results_in(client, events, activity_id, call_ids)
             if len(results) == len(set(call_ids)):
                 return results
     except RPCError:  # the server lacks the method, or moves the history
@@ -39,7 +39,7 @@ async def last_results(
 
 
 async def read_backwards(
-    client: Client, conversation_id: str, run_id: str, *, further: int
+    client: Client, conversation_id: str, run_id: str, *, page_size: int
 ) -> AsyncIterator[Sequence[HistoryEvent]]:
     execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)
     request = GetWorkflowExecutionHistoryReverseRequest(
@@ -51,18 +51,18 @@ async def read_backwards(
         if not answer.next_page_token:
             return
         request.next_page_token = answer.next_page_token
-        request.maximum_page_size = further
+        request.maximum_page_size = page_size
 
 
 async def _results_in(
-    client: Client, events: Sequence[HistoryEvent], before: str, call_ids: Collection[str]
+    client: Client, events: Sequence[HistoryEvent], shown_by: str, call_ids: Collection[str]
 ) -> dict[str, ToolResult]:
     """The same as a reader of whole histories makes of them. What was scheduled before these events is passed over."""
     reader = Reading(client).reader
     transcript = Transcript()
     for event in events:
         match await reader.read_event(event):
-            case TurnScheduled(activity_id=activity_id) if activity_id == before:
+            case TurnScheduled(activity_id=activity_id) if activity_id == shown_by:
                 break
             case RunStarted() | ToolCompleted() | ActivityEnded() as step:
                 transcript.take_step(step)

@@ -19,18 +19,24 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRu
     """
     length = state.prefix.position
     digest = state.prefix.digest
-    unseen = tuple(transcript[state.prefix.position :])
+    unseen_messages = tuple(transcript[state.prefix.position :])
     known = results_in(state.unseen.messages)
-    state.follow_handoffs(result for call_id, result in results_in(unseen).items() if call_id not in known)
-    if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
+    state.follow_handoffs(result for call_id, result in results_in(unseen_messages).items() if call_id not in known)
+    if size_of(unseen_messages) + size_of(tuple(results_in(unseen_messages))) > MAX_UNSEEN_BYTES:
         length = len(transcript)
         digest = ""
-        unseen = ()
+        unseen_messages = ()
     packed = pack(transcript[:length])
     fits = len(packed) <= MAX_PACKED_AT_START_BYTES
     # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
     carry = state.carry_over(earlier=Packed(data=packed) if fits else origin, keep_by=0.0)
-    changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
+    changes = {
+        "origin": origin,
+        "length": length,
+        "digest": digest,
+        "unseen": unseen_messages,
+        "told": (*results_in(unseen_messages),),
+    }
     facts = state.facts and state.facts.model_copy(update={"agent": ""})  # it begins with the version of today
     at_rest = {"facts": facts, "owed": False, "paused": False, "repairs": 0, "started_at": None}
     return carry.model_copy(update={**changes, **at_rest, "inbox": cut_messages(state.inbox.messages, MAX_INBOX_BYTES)})

@@ -65,15 +65,15 @@ class StateByHistory:
         if type(step) is steps.Step:
             return  # more than half of them
         self.transcript.take_step(step)
-        together = self._together
+        same_task = self._together
         self._together = None
         match step:
             case steps.RunStarted(start=start, at=at):
                 self._begin_run(start, at.timestamp())
             case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
                 self.signals.add(step)
-            case steps.MessageSent() | steps.CommandSent() if together:
-                self._take_before(together, step)
+            case steps.MessageSent() | steps.CommandSent() if same_task:
+                self._take_before(same_task, step)
             case steps.MessageSent() | steps.CommandSent():
                 self._take_sent(step)
                 self._follow_up()
@@ -137,13 +137,13 @@ class StateByHistory:
         if self._together:
             self._together.ruled = (*ruled, *self.decisions.ruled)
 
-    def _take_before(self, together: SameTask, step: steps.Sent) -> None:
+    def _take_before(self, same_task: SameTask, step: steps.Sent) -> None:
         """An update that was accepted before the conversation took in what the same workflow task brought."""
-        together.take_back()
+        same_task.take_back()
         self._take_sent(step)
         self._follow_up()
-        self._take_together(together.brought, together.early, together.ruled)
-        self.decisions.ruled = [ruling for ruling in self.decisions.ruled if ruling not in together.ruled]
+        self._take_together(same_task.brought, same_task.early, same_task.ruled)
+        self.decisions.ruled = [ruling for ruling in self.decisions.ruled if ruling not in same_task.ruled]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -336,30 +336,30 @@ class StateByHistory:
         self.calls.hand_in(self.state)
         self.decisions.end_reply()
 
-    def _take_loss(self, lost: steps.ToolRunFailed) -> None:
-        call, plan = self.calls.planned.get(lost.request.call_id, (None, None))
+    def _take_loss(self, failed_run: steps.ToolRunFailed) -> None:
+        call, plan = self.calls.planned.get(failed_run.request.call_id, (None, None))
         if call is None or plan is None:
             return
-        if lost.stalled and not self.state.closing:
-            self._stall_over(lost)
+        if failed_run.stalled and not self.state.closing:
+            self._stall_over(failed_run)
             return
-        if result := lost.request.result:
-            self._take_result(withheld_result(call, lost.cause, result.decision))
+        if result := failed_run.request.result:
+            self._take_result(withheld_result(call, failed_run.cause, result.decision))
             return
         self.decisions.edited.pop(call.call_id, None)
-        self.decisions.refused_edits += lost.kind == names.INVALID_EDIT
-        again = unknown_outcomes.after_run(
+        self.decisions.refused_edits += failed_run.kind == names.INVALID_EDIT
+        next_question = unknown_outcomes.after_run(
             call,
             plan,
             self.decisions.asked.get(call.call_id),
-            kind=lost.kind,
-            cause=lost.cause,
-            state_left=lost.left,
-            proposed=lost.proposed,
-            decision=lost.request.decision or self.decisions.approvals.get(call.call_id),
+            kind=failed_run.kind,
+            cause=failed_run.cause,
+            state_left=failed_run.left,
+            proposed=failed_run.proposed,
+            decision=failed_run.request.decision or self.decisions.approvals.get(call.call_id),
         )
-        if again and not self.state.closing:
-            self.decisions.begin_waiting(again, time=self._clock)
+        if next_question and not self.state.closing:
+            self.decisions.begin_waiting(next_question, time=self._clock)
         else:
             self._take_result(unwritten_result(call))
 
@@ -548,17 +548,17 @@ class SameTask:
             vars(part).update(before)
 
 
-def _copy_value(value: Any, same: dict[int, Any]) -> Any:
+def _copy_value(value: Any, copies: dict[int, Any]) -> Any:
     """As deep as anything changes: records never do."""
-    if isinstance(value, _NEVER_CHANGE) or id(value) in same:
+    if isinstance(value, _NEVER_CHANGE) or id(value) in copies:
         return value
     match value:
         case list():
-            return [_copy_value(entry, same) for entry in value]
+            return [_copy_value(entry, copies) for entry in value]
         case dict():
-            return {key: _copy_value(entry, same) for key, entry in value.items()}
+            return {key: _copy_value(entry, copies) for key, entry in value.items()}
         case _:
-            return deepcopy(value, same)
+            return deepcopy(value, copies)
 
 
 def _goes_on(step: steps.Step) -> bool:

@@ -188,24 +188,24 @@ async def read_transcript(client: Client, conversation_id: str, transcript: Tran
 async def read_earlier(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
     """The messages of the runs before this one. Raises NotFound and ConversationError."""
     parts: list[list[Message]] = []
-    while isinstance(earlier := transcript.earlier, StoredInRun):
+    while isinstance(earlier_run := transcript.earlier, StoredInRun):
         length = transcript.base
-        conversation_id = earlier.conversation_id or conversation_id
+        conversation_id = earlier_run.conversation_id or conversation_id
         transcript = Transcript()
         try:
-            async for step in read_steps(client, conversation_id, run_id=earlier.run_id):
+            async for step in read_steps(client, conversation_id, run_id=earlier_run.run_id):
                 transcript.take_step(step)
         except RPCError as error:
             if not not_found(error):
                 raise
             raise NotFound(
                 f"The history of conversation {conversation_id!r} is deleted up to run "
-                f"{earlier.run_id}: the namespace's retention is over."
+                f"{earlier_run.run_id}: the namespace's retention is over."
             ) from None
         parts.append(transcript.messages[: length - transcript.base])
-    if earlier:
+    if earlier_run:
         try:
-            parts.append(list(unpack(earlier.data)))
+            parts.append(list(unpack(earlier_run.data)))
         except ValueError as error:
             raise ConversationError(
                 f"The earlier messages of conversation {conversation_id!r} can't be read: {explain(error)}.",

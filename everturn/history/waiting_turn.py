@@ -48,7 +48,7 @@ async def waiting_request(client: Client, line: BatchLine) -> tuple[str, ModelRe
 async def _request_in(client: Client, line: BatchLine, run_id: str) -> ModelRequest | None:
     reader = Reading(client).reader
     is_waiting = False
-    async for page in read_backwards(client, line.conversation, run_id, further=PAGE):
+    async for page in read_backwards(client, line.conversation, run_id, page_size=PAGE):
         for event in page:  # the newest first
             if _ends_the_wait(event):
                 return None

@@ -149,7 +149,7 @@ class LiveActivities:
     def take_step(self, run_id: str, step: steps.Step) -> list[Event]:
         """The events to yield before the step's own: the rest of a text of which a part was already yielded."""
         self._run_id = run_id
-        rest: list[Event] = []
+        rest_of_text: list[Event] = []
         match step:
             case steps.RunStarted():
                 self._turn = None
@@ -163,7 +163,7 @@ class LiveActivities:
                     self._look_in(FIRST_LOOK_SECONDS)
                 self._follow_turn(step.activity_id, request.live_at)
             case steps.TurnCompleted(reply=reply) if self._turn:
-                rest = _rest_of_reply(self._turn, reply.message, step.attempt)
+                rest_of_text = _rest_of_reply(self._turn, reply.message, step.attempt)
                 self._turn = None
             case steps.TurnFailed() | steps.TurnCancelled():
                 self._turn = None
@@ -179,7 +179,7 @@ class LiveActivities:
             self.close()
         if not self._tools and (self._turn is None or self._turn.over):
             self.due = None
-        return [_with_time(event, step.at.isoformat(timespec="milliseconds")) for event in rest]
+        return [_with_time(event, step.at.isoformat(timespec="milliseconds")) for event in rest_of_text]
 
     # ------------------------------------------------------------ beside the heartbeats
 
@@ -352,24 +352,24 @@ async def interleave_events(
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
     text: asyncio.Task[list[Event]] | None = None
-    below: asyncio.Task[list[Event]] | None = None
+    agent_events: asyncio.Task[list[Event]] | None = None
     turn = 0
-    first = _FirstOf()
+    first_of = _FirstOf()
     try:
         while True:
-            step = step or first.add(asyncio.ensure_future(anext(source)))
-            unattended = unattended or first.add(asyncio.create_task(silence.wait_until_unattended()))
+            step = step or first_of.add(asyncio.ensure_future(anext(source)))
+            unattended = unattended or first_of.add(asyncio.create_task(silence.wait_until_unattended()))
             timeout: float | None = None
             if live and look is None and live.due is not None:
                 timeout = live.due - live.clock()
                 if timeout <= 0:
-                    look = first.add(asyncio.create_task(live.look_at_heartbeats()))
+                    look = first_of.add(asyncio.create_task(live.look_at_heartbeats()))
                     timeout = None
             if live and live.lane and text is None:
-                text = first.add(asyncio.create_task(live.wait_for_text()))
-            if agents and agents.has_agents and below is None:
-                below = first.add(asyncio.create_task(agents.wait_for_events()))
-            await first.wait_for_any((step, unattended, look, text, below), timeout)
+                text = first_of.add(asyncio.create_task(live.wait_for_text()))
+            if agents and agents.has_agents and agent_events is None:
+                agent_events = first_of.add(asyncio.create_task(agents.wait_for_events()))
+            await first_of.wait_for_any((step, unattended, look, text, agent_events), timeout)
             if live and look and look.done():
                 events = live.take_heartbeats(look.result())
                 look = None
@@ -392,9 +392,9 @@ async def interleave_events(
                 if isinstance(news, steps.TurnScheduled):
                     turn = news.request.turn
                 yield run_id, news, live.take_step(run_id, news) if live else []
-            elif below and below.done():
-                events = below.result()
-                below = None
+            elif agent_events and agent_events.done():
+                events = agent_events.result()
+                agent_events = None
                 yield "", None, events
             elif unattended.done():
                 reason = unattended.result()
@@ -406,7 +406,7 @@ async def interleave_events(
         if agents:
             agents.close()
         # Not awaited: after a `break` in an `async for`, the loop closes this generator and its caller at once.
-        for task in (step, look, text, unattended, below):
+        for task in (step, look, text, unattended, agent_events):
             if task:
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 task.cancel()

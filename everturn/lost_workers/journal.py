@@ -228,8 +228,8 @@ class Journal:
             return
         names = self._names_of_others(self._folder)
         self._passed &= names  # files that are gone need not be remembered
-        dead = [task for name in names - self._passed for task in self._found_in(name, self._read_dead)]
-        if dead:
+        dead_tasks = [task for name in names - self._passed for task in self._found_in(name, self._read_dead)]
+        if dead_tasks:
             # The living are read after the dead, and whatever their scope is: one server may have two names.
             living = {
                 task["token"]
@@ -237,7 +237,7 @@ class Journal:
                 for task in self._found_in(name, self._read_living)
             }
             living |= set(self._held)
-            yield from (task for task in dead if task["token"] not in living)
+            yield from (task for task in dead_tasks if task["token"] not in living)
 
     def _names_of_others(self, folder: PrivateFolder) -> frozenset[str]:
         """The names of the others' journals. The folder is listed only if it has changed: it may hold hundreds."""

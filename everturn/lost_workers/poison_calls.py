@@ -157,25 +157,25 @@ class _Try(ActivityInboundInterceptor):
             return await self.next.execute_activity(input)
         details = next(iter(info.heartbeat_details), None)
         _left.set(dict(details) if isinstance(details, dict) else {})
-        before = alone = 0
+        losses = losses_alone = 0
         if info.attempt > 1:
-            before = lost_tries()
-            alone = _lost_alone()
-        if before >= MOST_OF_AN_ACTIVITY:
+            losses = lost_tries()
+            losses_alone = _lost_alone()
+        if losses >= MOST_OF_AN_ACTIVITY:
             raise ApplicationError(
-                f"The worker of {info.activity_type} was lost {before} times while it ran.",
+                f"The worker of {info.activity_type} was lost {losses} times while it ran.",
                 {"cure": "Look at the workers' logs: what kills them? Then `resume`."},
                 type=names.WORKER_LOST,
                 non_retryable=True,
             )
-        if before:
-            await _say_that_it_begins(before, alone)
+        if losses:
+            await _say_that_it_begins(losses, losses_alone)
         try:
             return await self.next.execute_activity(input)
         except BaseException as error:
             never_began = isinstance(error, ApplicationError) and error.type in names.NEVER_BEGUN
             tried = {} if never_began else {TRIED: True}
-            leave_details(**{LOST: before, AT: info.attempt, RAN: False, ALONE: alone, **tried})
+            leave_details(**{LOST: losses, AT: info.attempt, RAN: False, ALONE: losses_alone, **tried})
             raise
 
 
@@ -208,12 +208,12 @@ class Alone:
     async def if_lost_before(self) -> AsyncIterator[None]:
         """If this call was lost IN_COMPANY times, no other such call begins on this worker until the block ends, or
         for ALONE_SECONDS."""
-        before = lost_tries()
-        alone = _lost_alone()
-        if before < IN_COMPANY:
+        losses = lost_tries()
+        losses_alone = _lost_alone()
+        if losses < IN_COMPANY:
             yield
             return
-        await _leave_for_certain(before, alone, ran=False)
+        await _leave_for_certain(losses, losses_alone, ran=False)
         try:
             async with asyncio.timeout(LONGEST_WAIT_SECONDS):
                 await self._turn.acquire()
@@ -236,7 +236,7 @@ class Alone:
         clock = asyncio.get_running_loop().call_later(ALONE_SECONDS, give_up)
         try:
             await asyncio.sleep(SETTLE_SECONDS)
-            await _leave_for_certain(before, alone, ran=True)
+            await _leave_for_certain(losses, losses_alone, ran=True)
             yield
         finally:
             clock.cancel()

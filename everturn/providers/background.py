@@ -221,11 +221,11 @@ class _Following:
 
     async def _stream_on(self) -> None:
         """Resumes the stream after its last event; if another try began the response, from its first event."""
-        before = self.assembler.sequence
-        self.assembler.resumed_after = before
+        last_sequence = self.assembler.sequence
+        self.assembler.resumed_after = last_sequence
         query: dict[str, Any] = {"stream": "true"}
-        if before >= 0:
-            query["starting_after"] = before
+        if last_sequence >= 0:
+            query["starting_after"] = last_sequence
         try:
             async with self._fetched_response(**query) as answer:
                 if answer.status_code in _NO_STREAM:
@@ -238,7 +238,7 @@ class _Following:
             _log.info("response.stream_broke", response=self._known_id, error=type(error).__name__)
         if self.done:
             return
-        if self.assembler.sequence > before:
+        if self.assembler.sequence > last_sequence:
             self._silent = 0
             return
         self._silent += 1

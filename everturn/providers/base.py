@@ -168,9 +168,9 @@ def placeholder(part: Image | Document, reason: str = "which this model can't be
     return f"[{part.kind}: {shortened_line(name, _MAX_NAMED_CHARS)}, {reason}]"
 
 
-def own_extra(part: Part, *, own: bool) -> dict[str, Any]:
+def own_extra(part: Part, *, same_provider: bool) -> dict[str, Any]:
     """A part's `extra` for the provider that it came from; nothing for any other."""
-    if own:
+    if same_provider:
         return part.extra
     return {}
 

@@ -63,9 +63,9 @@ def without_stale_thoughts(request: Request) -> BoundRequest:
     beginning = beginning_of(request)
     latest = marked[-1]
     if request.messages[latest].bound_to == beginning:
-        return BoundRequest(_strip_thoughts(request, before=latest))
+        return BoundRequest(_strip_thoughts(request, end=latest))
     left_out = _count_thoughts(request.messages[latest:], request.model)
-    return BoundRequest(_strip_thoughts(request, before=len(request.messages)), beginning, left_out)
+    return BoundRequest(_strip_thoughts(request, end=len(request.messages)), beginning, left_out)
 
 
 def without_thoughts(request: Request) -> BoundRequest | None:
@@ -74,7 +74,7 @@ def without_thoughts(request: Request) -> BoundRequest | None:
     binding = a_dict(a_dict(request.settings.extra.get("thinking")).get("block_binding"))
     if not left_out or binding.get("prefix_mismatch_behavior") == "error":
         return None
-    return BoundRequest(_strip_thoughts(request, before=len(request.messages)), beginning_of(request), left_out)
+    return BoundRequest(_strip_thoughts(request, end=len(request.messages)), beginning_of(request), left_out)
 
 
 def marked_reply(reply: Reply, sent: BoundRequest) -> Reply:
@@ -102,19 +102,23 @@ def _is_thought(part: Part) -> bool:
 
 def _count_thoughts(messages: Sequence[Message], model: Model) -> int:
     """How many thoughts, or seals beside other parts, these have for the provider."""
-    own = [message for message in messages if message.role == "assistant" and message.provider == model.provider]
-    return sum(_is_thought(part) or _without_seal(part) is not part for message in own for part in message.parts)
+    own_messages = [
+        message for message in messages if message.role == "assistant" and message.provider == model.provider
+    ]
+    return sum(
+        _is_thought(part) or _without_seal(part) is not part for message in own_messages for part in message.parts
+    )
 
 
-def _strip_thoughts(request: Request, *, before: int) -> Request:
+def _strip_thoughts(request: Request, *, end: int) -> Request:
     def strip_all(messages: Sequence[Message]) -> list[Message]:
         return [_without_thoughts(message, request.model) for message in messages]
 
     messages = request.messages
-    if isinstance(messages, RememberedMessages) and before <= len(messages.beginning):
-        beginning = shown_beginning(messages.beginning, ("without thoughts", request.model), before, strip_all)
+    if isinstance(messages, RememberedMessages) and end <= len(messages.beginning):
+        beginning = shown_beginning(messages.beginning, ("without thoughts", request.model), end, strip_all)
         return replace(request, messages=RememberedMessages(beginning, messages.new))
-    return replace(request, messages=[*strip_all(messages[:before]), *messages[before:]])
+    return replace(request, messages=[*strip_all(messages[:end]), *messages[end:]])
 
 
 def _without_thoughts(message: Message, model: Model) -> Message:

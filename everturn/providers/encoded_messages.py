@@ -43,15 +43,15 @@ class WireItems(list[Item]):
 
     def in_json(self) -> Iterator[bytes]:
         """The list as JSON, in pieces."""
-        first = write_json(self[: self.head])[1:-1]
-        rest = write_json(self[self.head :])[1:-1]
-        yield b"[" + first
+        head_bytes = write_json(self[: self.head])[1:-1]
+        tail_bytes = write_json(self[self.head :])[1:-1]
+        yield b"[" + head_bytes
         if self.written:
-            yield self.written[0] if first else self.written[0][1:]
+            yield self.written[0] if head_bytes else self.written[0][1:]
             yield from self.written[1:]
-        if rest and (first or self.written):
+        if tail_bytes and (head_bytes or self.written):
             yield b","
-        yield rest
+        yield tail_bytes
         yield b"]"
 
 
@@ -299,14 +299,14 @@ def _settle_beginning(beginning: TranscriptBeginning, kept: E | None, kind: type
     if kept is None or kept.good_until <= (request.now or datetime.now(UTC)).timestamp():
         kept = kind()
     place = _last_reply_in(beginning, kept.count)
-    more = beginning[kept.count : place]
-    if more and not kept.is_apart_from(more):
+    further_messages = beginning[kept.count : place]
+    if further_messages and not kept.is_apart_from(further_messages):
         kept = kind()
-        more = beginning[:place]
-    if more and kept.can_close_after(more, request):
+        further_messages = beginning[:place]
+    if further_messages and kept.can_close_after(further_messages, request):
         texts = beginning.long_texts(kept.count)
-        kept.add_messages(more, request)
-        kept.close_messages(more, texts)
+        kept.add_messages(further_messages, request)
+        kept.close_messages(further_messages, texts)
     return kept
 
 

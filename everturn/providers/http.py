@@ -96,10 +96,10 @@ def prepare_request(request: Request, *, most_output_tokens: int | None = None) 
 
 
 @functools.lru_cache(maxsize=256)
-def request_headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> httpx.Headers:
+def request_headers(extra: tuple[tuple[str, str], ...], provider_headers: tuple[tuple[str, str], ...]) -> httpx.Headers:
     """The headers, shared by requests: nobody may change them; each request gets a copy."""
     headers = httpx.Headers({**_COMMON, **dict(extra)})
-    headers.update({**dict(own), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
+    headers.update({**dict(provider_headers), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
     return headers
 
 

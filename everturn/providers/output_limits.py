@@ -106,17 +106,17 @@ def asked_for(body: dict[str, Any]) -> int | None:
     return next((value for value in limits if isinstance(value, int)), None)
 
 
-def lower_limits(body: dict[str, Any], most: int) -> dict[str, Any]:
+def lower_limits(body: dict[str, Any], most_tokens: int) -> dict[str, Any]:
     """The body, asking for no more than so many tokens."""
-    lower = {name: most for name in _FIELDS if isinstance(value := body.get(name), int) and value > most}
+    lower = {name: most_tokens for name in _FIELDS if isinstance(value := body.get(name), int) and value > most_tokens}
     config = a_dict(body.get("generationConfig"))
-    if isinstance(value := config.get("maxOutputTokens"), int) and value > most:
-        lower["generationConfig"] = config | {"maxOutputTokens": most}  # type: ignore[assignment]
+    if isinstance(value := config.get("maxOutputTokens"), int) and value > most_tokens:
+        lower["generationConfig"] = config | {"maxOutputTokens": most_tokens}  # type: ignore[assignment]
     body = body | lower
     budget = a_dict(body.get("thinking")).get("budget_tokens")
-    if isinstance(budget, int) and budget >= most:  # Claude's has to be the smaller one
-        thinking = body["thinking"] | {"budget_tokens": most - 1}
+    if isinstance(budget, int) and budget >= most_tokens:  # Claude's has to be the smaller one
+        thinking = body["thinking"] | {"budget_tokens": most_tokens - 1}
         body = {name: value for name, value in body.items() if name != "thinking"}
-        if most > _MIN_BUDGET:
+        if most_tokens > _MIN_BUDGET:
             body["thinking"] = thinking
     return body

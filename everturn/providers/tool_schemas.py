@@ -385,13 +385,26 @@ def _undo_fitted_value(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
         value = _unquoted(value, schemas)
     if isinstance(value, dict):
-        known = {name: inner for inside in schemas for name, inner in (inside.get("properties") or {}).items()}
+        known = {
+            name: inner
+            for resolved_schema in schemas
+            for name, inner in (resolved_schema.get("properties") or {}).items()
+        }
         by_wire = {plain_property(name): name for name in known if name not in value}
-        others = next((inner for inside in schemas if (inner := inside.get("additionalProperties"))), None)
-        own = {name: by_wire.get(name, name) for name in value}
-        return {own[name]: _undo_fitted_value(item, known.get(own[name], others), root) for name, item in value.items()}
+        further_schema = next(
+            (inner for resolved_schema in schemas if (inner := resolved_schema.get("additionalProperties"))), None
+        )
+        original_names = {name: by_wire.get(name, name) for name in value}
+        return {
+            original_names[name]: _undo_fitted_value(item, known.get(original_names[name], further_schema), root)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
-        items = [inside.get("items") for inside in schemas if isinstance(inside.get("items"), Mapping)]
+        items = [
+            resolved_schema.get("items")
+            for resolved_schema in schemas
+            if isinstance(resolved_schema.get("items"), Mapping)
+        ]
         if not items:
             return value
         return [_undo_fitted_value(item, {"anyOf": items}, root) for item in value]

@@ -78,14 +78,14 @@ def _reads_any_status(config: temporalio.client.ClientConfig) -> bool:
     return any(isinstance(interceptor, AnyStatus) for interceptor in config["interceptors"])
 
 
-def _own_class(theirs: type[PayloadConverter], *, stores: bool) -> type[PayloadConverter]:
-    theirs = getattr(theirs, "beside", theirs)
-    if issubclass(theirs, StoredPayloads):
-        return theirs
+def _own_class(converter_class: type[PayloadConverter], *, stores: bool) -> type[PayloadConverter]:
+    converter_class = getattr(converter_class, "beside", converter_class)
+    if issubclass(converter_class, StoredPayloads):
+        return converter_class
     ours = StoredPayloads if stores else Payloads
-    if theirs in _SAME_JSON:
+    if converter_class in _SAME_JSON:
         return ours
-    return _through_class(theirs, ours)
+    return _through_class(converter_class, ours)
 
 
 @cache

@@ -45,7 +45,7 @@ class Directory:
 
     def read(self, name: str) -> bytes:
         """Raises OSError."""
-        return read_bounded(self.root / name, most=MAX_FILE_BYTES)
+        return read_bounded(self.root / name, max_bytes=MAX_FILE_BYTES)
 
     def count(self, folder: str) -> int:
         """How many files are in a folder and its subfolders. Raises OSError."""

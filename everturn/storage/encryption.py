@@ -124,14 +124,14 @@ class Encryption(PayloadCodec):
         nonce = payload.data[:NONCE_BYTES]
         data = payload.data[NONCE_BYTES:]
         try:
-            inside = Payload.FromString(self._ciphers[key_id].decrypt(nonce, data, None))
+            inner_payload = Payload.FromString(self._ciphers[key_id].decrypt(nonce, data, None))
         except (InvalidTag, ValueError) as error:
             raise InvalidSetting(
                 f"A payload can't be decrypted with the key {key_id!r}: it was changed, or "
                 "encrypted with another key of the same id.",
                 cure="Give each key its own id, and never use an id again.",
             ) from error
-        return _decompress_payload(inside)
+        return _decompress_payload(inner_payload)
 
     def _compress_payload(self, payload: Payload) -> Payload:
         if self._compression == "none" or payload.ByteSize() < SMALL_BYTES:

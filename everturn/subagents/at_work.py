@@ -60,7 +60,7 @@ async def agents_at_work(
     everyone: list[AgentAtWork] = []
     level: list[Path] = [(asked_agent,) for asked_agent in agents]
     while level:
-        looked = await in_order(level, lambda path: _look_at_agent(conversation, path), most=ASKED_AT_ONCE)
+        looked = await in_order(level, lambda path: _look_at_agent(conversation, path), max_running=ASKED_AT_ONCE)
         there = [agent for agent in looked if agent is not None]
         everyone += there
         level = [(*agent.path, asked_agent) for agent in there if agent.status for asked_agent in agent.status.agents]

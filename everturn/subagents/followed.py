@@ -142,15 +142,15 @@ class FollowedAgents:
         """What the open calls of a conversation come to: the parent's, or that of the agent at the end of this path.
         `decides`: whether approvals are for people who look on."""
         state = by_history.state
-        theirs = [pending for pending in state.pending.values() if decides or pending.needs == "answer"]
+        decidable_calls = [pending for pending in state.pending.values() if decides or pending.needs == "answer"]
         rests = {
             self._rest_of_agent((*path, call.call_id), decides=decides)
             for call, _ in by_history.calls.unsettled
             if call.call_id not in state.pending
         }
-        if "working" in rests or not (theirs or rests):
+        if "working" in rests or not (decidable_calls or rests):
             return "working"
-        return "waiting" if theirs or "waiting" in rests else "stalled"
+        return "waiting" if decidable_calls or "waiting" in rests else "stalled"
 
     def close(self) -> None:
         for agent in self._agents.values():

@@ -10,7 +10,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, most: int) -> AsyncGenerator[R]:
+async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, max_running: int) -> AsyncGenerator[R]:
     """The result of `do` for each item, as they end. An item is taken from the source when there is room for it. If
     `do` raises, all of it ends."""
     source = aiter(items)
@@ -18,7 +18,7 @@ async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, m
     more = True
     try:
         while more or running:
-            while more and len(running) < most:
+            while more and len(running) < max_running:
                 try:
                     running.add(asyncio.ensure_future(do(await anext(source))))
                 except StopAsyncIteration:
@@ -33,14 +33,16 @@ async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, m
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def in_order(items: Iterable[T] | AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, most: int) -> list[R]:
+async def in_order(
+    items: Iterable[T] | AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, max_running: int
+) -> list[R]:
     """All results, in the order of the items. The rest is as for `at_once`."""
 
     async def run_numbered(item: tuple[int, T]) -> tuple[int, R]:
         position, value = item
         return position, await do(value)
 
-    done = [result async for result in at_once(_enumerated(items), run_numbered, most=most)]
+    done = [result async for result in at_once(_enumerated(items), run_numbered, max_running=max_running)]
     return [result for _, result in sorted(done, key=lambda numbered: numbered[0])]
 
 

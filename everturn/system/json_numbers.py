@@ -51,14 +51,14 @@ def _first_odd_number(value: Any) -> tuple[str, float] | None:
     """Its place within the value, and the number. Without recursion: what comes in may be nested very deeply."""
     open_values = [("", value, 0)]
     while open_values:
-        place, inside, depth = open_values.pop()
+        place, open_value, depth = open_values.pop()
         if depth > _DEEPEST:  # it contains itself, or is refused for its depth
             continue
         steps: Iterable[tuple[str, Any]] = ()
-        if isinstance(inside, Mapping):
-            steps = ((f".{name}", item) for name, item in inside.items())
-        elif isinstance(inside, list | tuple):
-            steps = ((f"[{index}]", item) for index, item in enumerate(inside))
+        if isinstance(open_value, Mapping):
+            steps = ((f".{name}", item) for name, item in open_value.items())
+        elif isinstance(open_value, list | tuple):
+            steps = ((f"[{index}]", item) for index, item in enumerate(open_value))
         deeper = []
         for step, item in steps:
             if isinstance(item, float) and not isfinite(item):

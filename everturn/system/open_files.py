@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-def files_to_spare(most: int) -> int:
-    """Half of the files that this process may open, since the rest of it needs some; `most` if that is more, or if
+def files_to_spare(max_files: int) -> int:
+    """Half of the files that this process may open, since the rest of it needs some; `max_files` if that is more, or if
     nobody knows."""
     try:
         import resource
 
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     except (ImportError, OSError, ValueError):
-        return most
+        return max_files
     if soft <= 0:
-        return most
-    return min(most, max(1, soft // 2))
+        return max_files
+    return min(max_files, max(1, soft // 2))

@@ -63,16 +63,16 @@ def close_to_others(path: Path) -> None:
         path.chmod(stat.S_IMODE(status.st_mode) & OWNER_ONLY)
 
 
-def read_bounded(path: Path, *, most: int) -> bytes:
-    """A file's content. Raises OSError, also for a pipe or a folder, and if it has more than `most` bytes."""
+def read_bounded(path: Path, *, max_bytes: int) -> bytes:
+    """A file's content. Raises OSError, also for a pipe or a folder, and if it has more than `max_bytes` bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if status.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, and the limit is {most:,}", str(path))
-        return file.read(most)
+        if status.st_size > max_bytes:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, and the limit is {max_bytes:,}", str(path))
+        return file.read(max_bytes)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

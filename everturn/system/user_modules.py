@@ -95,14 +95,14 @@ def _raise_explained(error: BaseException, *, place: str) -> NoReturn:
 def _error_place(error: BaseException, *, place: str) -> str:
     """File and line: of a syntax error its own, of others those where the outermost file went wrong."""
     frames = traceback.extract_tb(error.__traceback__)
-    first = next((frame.filename for frame in frames if frame.name == "<module>"), None)
-    imported_by = f", imported by {_relative_path(first)}" if first else ""
+    module_file = next((frame.filename for frame in frames if frame.name == "<module>"), None)
+    imported_by = f", imported by {_relative_path(module_file)}" if module_file else ""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{_relative_path(error.filename)}, line {error.lineno}{imported_by}"
-    if first is None:
+    if module_file is None:
         return place
-    line = [frame.lineno for frame in frames if frame.filename == first][-1]
-    return f"{_relative_path(first)}, line {line}"
+    line = [frame.lineno for frame in frames if frame.filename == module_file][-1]
+    return f"{_relative_path(module_file)}, line {line}"
 
 
 def _relative_path(file: str) -> str:

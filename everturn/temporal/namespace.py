@@ -120,7 +120,7 @@ class _CachedAnswer(Generic[T]):
         return self._value
 
     async def _try_to_ask(self) -> None:
-        first = self._asked_at is None
+        is_first_ask = self._asked_at is None
         self._asked_at = time.monotonic()
         for attempt in range(1, TRIES + 1):
             try:
@@ -131,7 +131,7 @@ class _CachedAnswer(Generic[T]):
                     await asyncio.sleep(self._pause_seconds * 2**attempt)
                     continue
                 # Some servers keep these calls to operators: they say no each time, and one line is enough.
-                say = _log.warning if first or temporal_errors.passes(error) else _log.debug
+                say = _log.warning if is_first_ask or temporal_errors.passes(error) else _log.debug
                 say("namespace.not_told", what=self._what, error=str(error), goes_on_with=self._value)
             return
 

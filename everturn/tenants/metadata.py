@@ -81,15 +81,15 @@ def index_keywords(labels: list[str], *, tenant: str | None = None, forked_from:
     comes first. `tenant`: what is there by itself. `forked_from`: the conversations that a fork shares its beginning
     with. Each conversation has one of these, if only to say that it is no fork: else, all that have none would have to
     be looked at to find forks that were started before the namespace had the attribute."""
-    held = list(labels)
-    if tenant and (label := search_keyword(TENANT, tenant)) not in held and fits_index([*held, label]):
-        held.append(label)
+    keywords = list(labels)
+    if tenant and (label := search_keyword(TENANT, tenant)) not in keywords and fits_index([*keywords, label]):
+        keywords.append(label)
     line = [search_keyword(FORK_OF, conversation_id) for conversation_id in forked_from or [""]]
-    while line and fits_index([*held, line[0]]):
-        held.append(line.pop(0))
+    while line and fits_index([*keywords, line[0]]):
+        keywords.append(line.pop(0))
     if line:
-        held.append(MORE_FORKS_OF)
-    return held
+        keywords.append(MORE_FORKS_OF)
+    return keywords
 
 
 def fits_index(labels: list[str]) -> bool:

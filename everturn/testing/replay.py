@@ -167,7 +167,7 @@ async def replay_all(
     from everturn.system.bounded_concurrency import at_once as bounded
     from everturn.temporal.temporal_errors import not_found
 
-    idle = [Replays(data_converter=client.temporal.data_converter) for _ in range(at_once)]
+    idle_replays = [Replays(data_converter=client.temporal.data_converter) for _ in range(at_once)]
 
     async def replay_run(run: WorkflowExecution) -> Replayed:
         handle = client.temporal.get_workflow_handle(run.id, run_id=run.run_id)
@@ -177,19 +177,19 @@ async def replay_all(
             if not not_found(error):
                 raise
             return Replayed(WorkflowHistory(run.id, []))  # it was deleted since it was listed
-        free = idle.pop()
+        free = idle_replays.pop()
         try:
             await free.replay(history)
         except EverturnError as error:
             return Replayed(history, error)
         finally:
-            idle.append(free)
+            idle_replays.append(free)
         return Replayed(history)
 
     async with AsyncExitStack() as stack:
-        for replays in idle[:]:
+        for replays in idle_replays[:]:
             await stack.enter_async_context(replays)
-        async with aclosing(bounded(runs, replay_run, most=at_once)) as done:
+        async with aclosing(bounded(runs, replay_run, max_running=at_once)) as done:
             async for replayed_run in done:
                 yield replayed_run
 

@@ -18,14 +18,13 @@ MOST_EXACT: Final = 2**53 - 1
 """JavaScript's Number.MAX_SAFE_INTEGER."""
 
 
-def is_same_in_browser(ours: JsonValue, theirs: JsonValue, *, exact: bool = False) -> bool:
+def is_same_in_browser(server_value: JsonValue, page_value: JsonValue, *, exact_numbers: bool = False) -> bool:
     """Whether a browser that was sent our value sends this one back.
 
-    `exact`: it is known not to round, as newer browsers can. What comes with a number that nothing with doubles writes
-    is taken to be exact, too: other clients of a page's protocol keep all digits.
-    """
-    exact = exact or _has_exact_number(theirs)
-    return bool(_in_browser(ours, exact) == _in_browser(theirs, exact))
+    `exact_numbers`: it is known not to round, as newer browsers can. What comes with a number that nothing with doubles
+    writes is taken to be exact, too: other clients of a page's protocol keep all digits."""
+    exact_numbers = exact_numbers or _has_exact_number(page_value)
+    return bool(_in_browser(server_value, exact_numbers) == _in_browser(page_value, exact_numbers))
 
 
 def survives_browser(value: JsonValue) -> bool:
@@ -48,51 +47,57 @@ def with_exact_values(ours: JsonValue, edited: JsonValue) -> JsonValue:
 
     Raises Refused if a whole number may not be the one that the person meant.
     """
-    return _merge_values(ours, edited, exact=_has_exact_number(edited))
+    return _merge_values(ours, edited, exact_numbers=_has_exact_number(edited))
 
 
-def _merge_values(ours: JsonValue, edited: JsonValue, *, exact: bool) -> JsonValue:
-    if is_same_in_browser(ours, edited, exact=exact):
-        return ours
-    match ours, edited:
+def _merge_values(server_value: JsonValue, edited: JsonValue, *, exact_numbers: bool) -> JsonValue:
+    if is_same_in_browser(server_value, edited, exact_numbers=exact_numbers):
+        return server_value
+    match server_value, edited:
         case dict(), dict():
             return {
-                name: _merge_values(ours[name], value, exact=exact) if name in ours else _check_typed(value, exact)
+                name: _merge_values(server_value[name], value, exact_numbers=exact_numbers)
+                if name in server_value
+                else _check_typed(value, exact_numbers)
                 for name, value in edited.items()
             }
         case list(), list():
-            return _merged_list(ours, edited, exact=exact)
+            return _merged_list(server_value, edited, exact_numbers=exact_numbers)
         case _:
-            return _check_typed(edited, exact)
+            return _check_typed(edited, exact_numbers)
 
 
-def _merged_list(ours: Sequence[JsonValue], edited: Sequence[JsonValue], *, exact: bool) -> list[JsonValue]:
-    in_place = len(ours) == len(edited)
+def _merged_list(
+    server_values: Sequence[JsonValue], edited: Sequence[JsonValue], *, exact_numbers: bool
+) -> list[JsonValue]:
+    in_place = len(server_values) == len(edited)
     merged: list[JsonValue] = []
     for position, value in enumerate(edited):
-        if in_place and is_same_in_browser(ours[position], value, exact=exact):
-            merged.append(ours[position])
+        if in_place and is_same_in_browser(server_values[position], value, exact_numbers=exact_numbers):
+            merged.append(server_values[position])
             continue
-        alike = [member for member in ours if is_same_in_browser(member, value, exact=exact)]
-        if alike and all(member == alike[0] for member in alike):
-            merged.append(alike[0])
-        elif alike:
-            raise _rounding_refusal(alike)
+        same_members = [
+            member for member in server_values if is_same_in_browser(member, value, exact_numbers=exact_numbers)
+        ]
+        if same_members and all(member == same_members[0] for member in same_members):
+            merged.append(same_members[0])
+        elif same_members:
+            raise _rounding_refusal(same_members)
         elif in_place:
-            merged.append(_merge_values(ours[position], value, exact=exact))
+            merged.append(_merge_values(server_values[position], value, exact_numbers=exact_numbers))
         else:
-            merged.append(_check_typed(value, exact))
+            merged.append(_check_typed(value, exact_numbers))
     return merged
 
 
-def _check_typed(value: JsonValue, exact: bool) -> JsonValue:
+def _check_typed(value: JsonValue, exact_numbers: bool) -> JsonValue:
     """A value that the person wrote. Raises Refused if the browser may have rounded it."""
     match value:
         case dict():
-            return {name: _check_typed(member, exact) for name, member in value.items()}
+            return {name: _check_typed(member, exact_numbers) for name, member in value.items()}
         case list():
-            return [_check_typed(member, exact) for member in value]
-        case int() if not isinstance(value, bool) and not exact and _may_be_rounded(value):
+            return [_check_typed(member, exact_numbers) for member in value]
+        case int() if not isinstance(value, bool) and not exact_numbers and _may_be_rounded(value):
             raise _rounding_refusal(value)
         case _:
             return value
@@ -139,14 +144,15 @@ def _rounding_refusal(value: Any) -> Refused:
     )
 
 
-def _in_browser(value: JsonValue, exact: bool) -> Any:
-    """What a browser makes of it and sends back, with numbers (`exact`: as they are) told apart from true and false."""
+def _in_browser(value: JsonValue, exact_numbers: bool) -> Any:
+    """What a browser makes of it and sends back, with numbers (`exact_numbers`: as they are) told apart from true and
+    false."""
     match value:
         case bool() | None:
             return value
         case float() if not math.isfinite(value):
             return in_words(value)  # as json_text writes it
-        case int() | float() if exact:
+        case int() | float() if exact_numbers:
             return "number", value
         case int() | float():
             try:
@@ -156,6 +162,8 @@ def _in_browser(value: JsonValue, exact: bool) -> Any:
         case str():
             return value.encode(errors="replace").decode()
         case Mapping():
-            return {_in_browser(name, exact): _in_browser(member, exact) for name, member in value.items()}
+            return {
+                _in_browser(name, exact_numbers): _in_browser(member, exact_numbers) for name, member in value.items()
+            }
         case _:
-            return [_in_browser(member, exact) for member in value]
+            return [_in_browser(member, exact_numbers) for member in value]

@@ -78,8 +78,8 @@ class Questions:
 
     def ask_person(self, question: str) -> AnswerText:
         """Raises AsksPerson for a question that nobody has answered yet, and NotAnswered."""
-        whole = mend(str(question))
-        key = whole[:QUESTION_KEY_CHARS]
+        whole_question = mend(str(question))
+        key = whole_question[:QUESTION_KEY_CHARS]
         answers = self._answers.get(key, [])
         place = self._asked[key]
         self._asked[key] += 1
@@ -88,14 +88,14 @@ class Questions:
             if action == "accept":
                 return AnswerText(text)
             what = "would not answer" if action == "decline" else "did not answer in time"
-            question_text = repr(whole)
-            if len(whole) > NAMED_CHARS:
-                question_text = f"a question that begins with {whole[:NAMED_CHARS]!r}"
+            question_text = repr(whole_question)
+            if len(whole_question) > NAMED_CHARS:
+                question_text = f"a question that begins with {whole_question[:NAMED_CHARS]!r}"
             raise NotAnswered(f"The person who was asked {question_text} {what}.")
         if sum(map(len, self._answers.values())) >= MAX_QUESTIONS:
             raise ToolFailed(f"The tool has asked {MAX_QUESTIONS} questions and can't ask more.")
         carried: dict[str, Any] = {QUESTION: key, ANSWERS: self._answers}
         if size_of(carried) > MAX_LEFT_BYTES:
             raise ToolFailed(f"The tool's questions and their answers have more than {MAX_LEFT_BYTES:,} bytes.")
-        self.open = AsksPerson(shortened(whole, max_bytes=MAX_QUESTION_BYTES), carried=carried)
+        self.open = AsksPerson(shortened(whole_question, max_bytes=MAX_QUESTION_BYTES), carried=carried)
         raise self.open

@@ -91,19 +91,19 @@ def _iterate_children(value: Any) -> Iterator[tuple[str, Any]]:
     """What a value holds, each with the step that leads there."""
     if isinstance(value, BaseModel):
         sent = value.model_fields_set
-        yield from ((f".{name}", inside) for name, inside in vars(value).items() if name in sent)
-        yield from ((f".{name}", inside) for name, inside in (value.model_extra or {}).items())
+        yield from ((f".{name}", child) for name, child in vars(value).items() if name in sent)
+        yield from ((f".{name}", child) for name, child in (value.model_extra or {}).items())
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            inside = getattr(value, field.name, None)
-            if inside is not field.default:
-                yield f".{field.name}", inside
+            child = getattr(value, field.name, None)
+            if child is not field.default:
+                yield f".{field.name}", child
     elif isinstance(value, Mapping):
-        for name, inside in value.items():
+        for name, child in value.items():
             yield f".{name}", name
-            yield f".{name}", inside
+            yield f".{name}", child
     elif isinstance(value, list | tuple | Set):
-        yield from ((f"[{index}]", inside) for index, inside in enumerate(value))
+        yield from ((f"[{index}]", child) for index, child in enumerate(value))
 
 
 def _allowed_types(schemas: Sequence[Mapping[str, Any]]) -> set[str]:

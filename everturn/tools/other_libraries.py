@@ -155,14 +155,14 @@ LANGCHAIN: Final[Mapping[str, Option]] = {
 """The fields of StructuredTool and Tool, langchain-core 1.8.3."""
 
 
-def _refuse_options(theirs: Any, library: str, options: Mapping[str, Option]) -> None:
+def _refuse_options(foreign_tool: Any, library: str, options: Mapping[str, Option]) -> None:
     """Raises InvalidTool for an option that is set and can't be obeyed."""
     for name, option in options.items():
-        if option.does != "refused" or not hasattr(theirs, name):
+        if option.does != "refused" or not hasattr(foreign_tool, name):
             continue
-        if not any(getattr(theirs, name) is value for value in option.unset):
+        if not any(getattr(foreign_tool, name) is value for value in option.unset):
             raise InvalidTool(
-                f"The {library} tool {theirs.name!r} has {name}=, which only agents of that library use.",
+                f"The {library} tool {foreign_tool.name!r} has {name}=, which only agents of that library use.",
                 cure=option.how,
             )
 
@@ -196,37 +196,39 @@ def _tool_options(theirs: Any, *names: str) -> dict[str, Any]:
 ONE_TEXT = {"type": "object", "properties": {"tool_input": {"type": "string"}}, "required": ["tool_input"]}
 
 
-def _of_langchain(theirs: Any) -> Adopted:
-    _refuse_options(theirs, "LangChain", LANGCHAIN)
+def _of_langchain(foreign_tool: Any) -> Adopted:
+    _refuse_options(foreign_tool, "LangChain", LANGCHAIN)
     # `Tool(name=, func=, description=)` has no schema: it takes one text, whatever its function calls that.
-    takes_one_text = getattr(theirs, "args_schema", None) is None and "tool_input" in getattr(theirs, "args", ())
-    schema: Any = ONE_TEXT if takes_one_text else theirs.tool_call_schema
+    takes_one_text = getattr(foreign_tool, "args_schema", None) is None and "tool_input" in getattr(
+        foreign_tool, "args", ()
+    )
+    schema: Any = ONE_TEXT if takes_one_text else foreign_tool.tool_call_schema
     check: Callable[[dict[str, Any]], object] = dict
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         check = schema.model_validate
         schema = schema.model_json_schema()
     elif not isinstance(schema, Mapping):
         raise InvalidTool(
-            f"The LangChain tool {theirs.name!r} has args_schema={schema!r}.",
+            f"The LangChain tool {foreign_tool.name!r} has args_schema={schema!r}.",
             cure="Give it a model of pydantic 2, or a JSON schema.",
         )
 
-    watched = _copy_that_notes_returns(theirs)
+    watched = _copy_that_notes_returns(foreign_tool)
 
     async def run_async(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         with _after_its_return():
-            return _message_content(await watched.ainvoke(_tool_call(theirs, given, context)))
+            return _message_content(await watched.ainvoke(_tool_call(foreign_tool, given, context)))
 
     def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         with _after_its_return():
-            return _message_content(watched.invoke(_tool_call(theirs, given, context)))
+            return _message_content(watched.invoke(_tool_call(foreign_tool, given, context)))
 
-    function = run_async if _is_async(theirs) else run
-    extras = getattr(theirs, "extras", None) or {}
+    function = run_async if _is_async(foreign_tool) else run
+    extras = getattr(foreign_tool, "extras", None) or {}
     options = {name: value for name, value in extras.items() if name in ToolOptions.model_fields}
-    return Adopted(theirs.name, theirs.description, _Checked(schema, check), function, options=options)
+    return Adopted(foreign_tool.name, foreign_tool.description, _Checked(schema, check), function, options=options)
 
 
 def _tool_call(theirs: Any, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
@@ -306,52 +308,52 @@ def _message_content(returned: Any) -> Any:
 # ---------------------------------------------------------------- the OpenAI Agents SDK
 
 
-def _of_openai(theirs: Any, deps: Any) -> Adopted:
-    _refuse_options(theirs, "OpenAI Agents", OPENAI)
-    seconds = getattr(theirs, "timeout_seconds", None)
+def _of_openai(foreign_tool: Any, deps: Any) -> Adopted:
+    _refuse_options(foreign_tool, "OpenAI Agents", OPENAI)
+    seconds = getattr(foreign_tool, "timeout_seconds", None)
 
     async def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         written = json.dumps(given, ensure_ascii=False)
-        run_context = _openai_context(theirs.name, context.call_id, written, deps)
-        if (refusal := await _openai_refusal(theirs, "tool_input_guardrails", run_context)) is not None:
+        run_context = _openai_context(foreign_tool.name, context.call_id, written, deps)
+        if (refusal := await _openai_refusal(foreign_tool, "tool_input_guardrails", run_context)) is not None:
             raise ToolFailed(refusal)
         try:
-            returned = await _run_within(seconds, theirs.on_invoke_tool(run_context, written))
+            returned = await _run_within(seconds, foreign_tool.on_invoke_tool(run_context, written))
         except _Late as error:
-            raise RanTooLong(await _openai_timeout_text(theirs, run_context, float(seconds or 0))) from error
+            raise RanTooLong(await _openai_timeout_text(foreign_tool, run_context, float(seconds or 0))) from error
         with after_effect():
-            refusal = await _openai_refusal(theirs, "tool_output_guardrails", run_context, output=returned)
+            refusal = await _openai_refusal(foreign_tool, "tool_output_guardrails", run_context, output=returned)
             if refusal is not None:
                 return refusal
             return _convert_output(returned)
 
-    asks: Any = getattr(theirs, "needs_approval", False)
+    asks: Any = getattr(foreign_tool, "needs_approval", False)
 
     async def needs_approval(arguments: dict[str, Any]) -> Any:
-        run_context = _openai_context(theirs.name, "", json.dumps(arguments, ensure_ascii=False), deps)
+        run_context = _openai_context(foreign_tool.name, "", json.dumps(arguments, ensure_ascii=False), deps)
         verdict = asks(run_context, arguments, "")
         if inspect.isawaitable(verdict):
             verdict = await verdict
         return verdict  # as it is: only False lets the call run
 
     return Adopted(
-        theirs.name,
-        theirs.description or "",
-        _Checked(theirs.params_json_schema, dict),
+        foreign_tool.name,
+        foreign_tool.description or "",
+        _Checked(foreign_tool.params_json_schema, dict),
         run,
         needs_approval if callable(asks) else bool(asks),
-        _tool_options(theirs, "defer_loading", "allowed_callers"),
+        _tool_options(foreign_tool, "defer_loading", "allowed_callers"),
     )
 
 
-async def _openai_refusal(theirs: Any, option: str, context: Any, **more: Any) -> str | None:
+async def _openai_refusal(foreign_tool: Any, option: str, context: Any, **output_data: Any) -> str | None:
     """What the model reads in place of the result, if a guardrail does not let the call run or its output pass. A
     guardrail that fails lets nothing pass."""
-    for guardrail in getattr(theirs, option, None) or ():
+    for guardrail in getattr(foreign_tool, option, None) or ():
         module = sys.modules["agents.tool_guardrails"]
-        kind = module.ToolOutputGuardrailData if more else module.ToolInputGuardrailData
-        output = await guardrail.run(kind(context=context, agent=None, **more))
+        kind = module.ToolOutputGuardrailData if output_data else module.ToolInputGuardrailData
+        output = await guardrail.run(kind(context=context, agent=None, **output_data))
         behavior = output.behavior
         match behavior["type"]:
             case "allow":
@@ -360,7 +362,7 @@ async def _openai_refusal(theirs: Any, option: str, context: Any, **more: Any) -
                 return str(behavior["message"])
             case _:
                 halted = f"The guardrail {guardrail.get_name()} stopped this call"
-                if more:
+                if output_data:
                     return f"{halted} after it ran: its result is withheld."
                 return f"{halted}: it did not run."
     return None
@@ -407,16 +409,16 @@ def _convert_output(returned: Any) -> Any:
 # ---------------------------------------------------------------- pydantic-ai
 
 
-def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
-    _refuse_options(theirs, "pydantic-ai", PYDANTIC_AI)
-    schema = theirs.function_schema
-    seconds = getattr(theirs, "timeout", None)
-    validate = getattr(theirs, "args_validator", None)
+def _of_pydantic_ai(foreign_tool: Any, deps: Any) -> Adopted:
+    _refuse_options(foreign_tool, "pydantic-ai", PYDANTIC_AI)
+    schema = foreign_tool.function_schema
+    seconds = getattr(foreign_tool, "timeout", None)
+    validate = getattr(foreign_tool, "args_validator", None)
 
     async def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         values = schema.validator.validate_python(given)
-        run_context = _run_context(theirs, context, deps)
+        run_context = _run_context(foreign_tool, context, deps)
         try:
             if validate is not None:
                 verdict = validate(run_context, **values)
@@ -424,7 +426,7 @@ def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
                     await verdict
             returned = await _run_within(seconds, schema.call(values, run_context))
         except _Late as error:
-            raise RanTooLong(_too_long(theirs, seconds)) from error
+            raise RanTooLong(_too_long(foreign_tool, seconds)) from error
         except Exception as error:
             if (converted := _convert_error(error)) is error:
                 raise  # raised from itself, it would lose what it was raised from
@@ -434,29 +436,29 @@ def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
         return returned
 
     arguments = _Checked(schema.json_schema, schema.validator.validate_python)
-    asks = bool(getattr(theirs, "requires_approval", False))
-    options = _tool_options(theirs, "defer_loading")
-    return Adopted(theirs.name, theirs.description or "", arguments, run, asks, options)
+    asks = bool(getattr(foreign_tool, "requires_approval", False))
+    options = _tool_options(foreign_tool, "defer_loading")
+    return Adopted(foreign_tool.name, foreign_tool.description or "", arguments, run, asks, options)
 
 
-def _run_context(theirs: Any, context: Any, deps: Any) -> Any:
+def _run_context(foreign_tool: Any, context: Any, deps: Any) -> Any:
     """A RunContext with what is known without an agent of pydantic-ai: the call, and the user's `deps`."""
     kind = sys.modules[_PYDANTIC_AI].RunContext
     known = {
         "deps": deps,
-        "tool_name": theirs.name,
+        "tool_name": foreign_tool.name,
         "tool_call_id": context.call_id,
         "retry": context.attempt - 1,
         "run_step": context.turn,
-        "tool_call_approved": context.approved or bool(getattr(theirs, "requires_approval", False)),
+        "tool_call_approved": context.approved or bool(getattr(foreign_tool, "requires_approval", False)),
     }
-    own = {own_field.name: own_field for own_field in fields(kind) if own_field.init}
+    fields_by_name = {own_field.name: own_field for own_field in fields(kind) if own_field.init}
     needed = {
         name: None
-        for name, own_field in own.items()
+        for name, own_field in fields_by_name.items()
         if own_field.default is MISSING and own_field.default_factory is MISSING
     }
-    return kind(**{**needed, **{name: value for name, value in known.items() if name in own}})
+    return kind(**{**needed, **{name: value for name, value in known.items() if name in fields_by_name}})
 
 
 def _convert_error(error: Exception) -> Exception:

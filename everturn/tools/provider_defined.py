@@ -157,14 +157,16 @@ def in_a_browser(name: str) -> bool:
 
 
 def tools_of(
-    raw_tools: Sequence[Mapping[str, Any]], handlers: Mapping[str, Handler], *, own: Iterable[str] = ()
+    raw_tools: Sequence[Mapping[str, Any]], handlers: Mapping[str, Handler], *, other_names: Iterable[str] = ()
 ) -> Iterator[Tool]:
-    """The tools that serve the calls of these, one for each name. `own`: the names of the agent's other tools. Raises
-    InvalidTool."""
+    """The tools that serve the calls of these, one for each name. `other_names`: the names of the agent's other tools.
+    Raises InvalidTool."""
     names: set[str] = set()
     for item in raw_tools:
         if toolset := toolset_of(item):
-            yield from _toolset_tools(toolset, item, handlers, taken_names=names_beside(toolset, raw_tools, own))
+            yield from _toolset_tools(
+                toolset, item, handlers, taken_names=names_beside(toolset, raw_tools, other_names)
+            )
             continue
         for name in called_as(item):
             if name not in names:

@@ -235,18 +235,18 @@ def iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
     """An iterator inside the value, which pydantic would read to its end, or for ever; None if there is none."""
     if isinstance(value, Iterator):
         return value
-    inside: Iterable[Any] = ()
+    children: Iterable[Any] = ()
     if isinstance(value, Mapping):
-        inside = value.values()
+        children = value.values()
     elif isinstance(value, list | tuple | Set):
-        inside = value
+        children = value
     elif isinstance(value, BaseModel):
-        inside = [*vars(value).values(), *(value.model_extra or {}).values()]
+        children = [*vars(value).values(), *(value.model_extra or {}).values()]
     elif is_dataclass(value) and not isinstance(value, type):
-        inside = [getattr(value, field.name) for field in fields(value)]
-    if inside and id(value) not in seen:
+        children = [getattr(value, field.name) for field in fields(value)]
+    if children and id(value) not in seen:
         seen.add(id(value))
-        iterators = (iterator_in(child, seen=seen) for child in inside)
+        iterators = (iterator_in(child, seen=seen) for child in children)
         return next((iterator for iterator in iterators if iterator is not None), None)
     return None
 

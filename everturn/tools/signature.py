@@ -122,15 +122,21 @@ def namespace_of(target: Any) -> dict[str, Any]:
     if code is None:
         return names
     pieces = target.__qualname__.split(".<locals>")
-    around: dict[str, dict[str, Any]] = {".<locals>".join(pieces[:end]): {} for end in range(1, len(pieces))}
-    frame = sys._getframe(1) if around else None
+    locals_by_function: dict[str, dict[str, Any]] = {
+        ".<locals>".join(pieces[:end]): {} for end in range(1, len(pieces))
+    }
+    frame = sys._getframe(1) if locals_by_function else None
     while frame is not None:
         qualname = frame.f_code.co_qualname
         # The innermost frame of each, if a function is on the stack more than once.
-        if qualname in around and not around[qualname] and frame.f_code.co_filename == code.co_filename:
-            around[qualname] = frame.f_locals
+        if (
+            qualname in locals_by_function
+            and not locals_by_function[qualname]
+            and frame.f_code.co_filename == code.co_filename
+        ):
+            locals_by_function[qualname] = frame.f_locals
         frame = frame.f_back
-    for locals_around in around.values():
+    for locals_around in locals_by_function.values():
         names.update(locals_around)
     closure = zip(code.co_freevars, target.__closure__ or (), strict=True)
     names.update({name: cell.cell_contents for name, cell in closure if _is_filled(cell)})

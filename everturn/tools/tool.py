@@ -354,16 +354,16 @@ def _build_tool(
     options: ToolOptions | Mapping[str, Any] | None = None,
     parameters: Mapping[str, Any] | type[BaseModel] | None = None,
     deps: Any = None,
-    **more: Any,
+    **tool_options: Any,
 ) -> Tool:
     if isinstance(function, staticmethod):
         function = function.__func__
-    if theirs := adopt_tool(function, deps=deps):
-        function = theirs.function
-        signature = Signature(theirs.arguments, (CONTEXT,), theirs.description)
-        name = theirs.name if name is None else name
-        more.setdefault("needs_approval", theirs.needs_approval)
-        options = options or dict(theirs.options)
+    if adopted := adopt_tool(function, deps=deps):
+        function = adopted.function
+        signature = Signature(adopted.arguments, (CONTEXT,), adopted.description)
+        name = adopted.name if name is None else name
+        tool_options.setdefault("needs_approval", adopted.needs_approval)
+        options = options or dict(adopted.options)
     else:
         _check_function(function)
         name = _own_name(function) if name is None else name
@@ -374,7 +374,7 @@ def _build_tool(
     if not isinstance(description, str | None):
         raise InvalidTool(f"Tool {name!r} has description={description!r}.", cure="Write a text.")
     if timeout is None:
-        timeout = NO_TIMEOUT if more.get("runs_on") == "client" else DEFAULT_TIMEOUT
+        timeout = NO_TIMEOUT if tool_options.get("runs_on") == "client" else DEFAULT_TIMEOUT
     if patience is None:
         patience = max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
     return Tool(
@@ -388,7 +388,7 @@ def _build_tool(
         retry=_kinds_of(retry),
         options=ToolOptions.of(options, tool=name),
         module=_module,
-        **more,
+        **tool_options,
     )
 
 

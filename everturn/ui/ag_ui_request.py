@@ -151,7 +151,7 @@ def _user_message(message: _AgUiMessage) -> NewMessage:
         raise HTTPException(400, "A user's message has a text or a list of parts as its content.")
     more = message.model_extra or {}
     return NewMessage(
-        message.id, with_page_fields("ag-ui", parts, fields, message_id=message.id, more=more), reader=READER
+        message.id, with_page_fields("ag-ui", parts, fields, message_id=message.id, message_fields=more), reader=READER
     )
 
 

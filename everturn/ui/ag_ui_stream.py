@@ -160,10 +160,10 @@ class AgUiRun:
         if message_id := self._open.pop("text", None):
             yield {"type": "TEXT_MESSAGE_END", "messageId": message_id}
 
-    def _end_run(self, rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
+    def _end_run(self, why_at_rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
         interrupts = [
             _interrupt_for(question, self._version, is_shown=question.waiting.call_id in self._shown_call_ids)
-            for question in self._narrates.ask_approvals(rest.waiting, again=True)
+            for question in self._narrates.ask_approvals(why_at_rest.waiting, again=True)
         ]
         if refused and not interrupts:
             yield from self.fail(" ".join(refused), "refused")
@@ -171,13 +171,15 @@ class AgUiRun:
         yield from self._close_messages()
         if refused:
             yield {"type": "CUSTOM", "name": "refused", "value": " ".join(refused)}
-        if rest.stop in CUT_OFF:
-            yield {"type": "CUSTOM", "name": "status", "value": {"state": "cut_off", "stop": rest.stop}}
-        match rest.why:
+        if why_at_rest.stop in CUT_OFF:
+            yield {"type": "CUSTOM", "name": "status", "value": {"state": "cut_off", "stop": why_at_rest.stop}}
+        match why_at_rest.why:
             case "stalled":
-                yield from self.fail(rest.cause if self._show_causes else narrator.STALLED, "stalled")
-            case "ended" if rest.outcome is None or rest.outcome.status != "limit_reached":
-                yield from self.fail((rest.cause if self._show_causes else "") or "The conversation is over.", "ended")
+                yield from self.fail(why_at_rest.cause if self._show_causes else narrator.STALLED, "stalled")
+            case "ended" if why_at_rest.outcome is None or why_at_rest.outcome.status != "limit_reached":
+                yield from self.fail(
+                    (why_at_rest.cause if self._show_causes else "") or "The conversation is over.", "ended"
+                )
             case "cancelled" if self._version == "0":
                 yield {"type": "CUSTOM", "name": "status", "value": {"state": "cancelled"}}
                 yield self._finished_event(None)
@@ -186,7 +188,7 @@ class AgUiRun:
             case "waiting" if interrupts:
                 yield self._finished_event({"type": "interrupt", "interrupts": interrupts})
             case "waiting" if self._version == "1":
-                pending = [call.call_id for call in rest.waiting if call.needs == "answer"]
+                pending = [call.call_id for call in why_at_rest.waiting if call.needs == "answer"]
                 yield self._finished_event({"type": "success", "pendingToolCallIds": pending})
             case "waiting" | "answered" | "ended":
                 yield self._finished_event({"type": "success"})

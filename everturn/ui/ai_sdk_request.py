@@ -77,23 +77,23 @@ class AskedAgain:
 
 def read_post(posted: Posted) -> SaidOnPage | DecidedOnPage | AskedAgain:
     """Raises HTTPException for a request that a durable conversation can't carry out."""
-    last = posted.newest
-    if not last.id:
+    last_message = posted.newest
+    if not last_message.id:
         raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
-    if last.role == "user":
-        message = _user_message(last)
+    if last_message.role == "user":
+        message = _user_message(last_message)
         if posted.trigger == "regenerate-message":
             answer_id = posted.messageId or ""
-            if answer_id == last.id:
+            if answer_id == last_message.id:
                 answer_id = ""
             return AskedAgain(message, answer_id=answer_id)
-        if posted.messageId is not None and not last.id.startswith(OWN_ID):
+        if posted.messageId is not None and not last_message.id.startswith(OWN_ID):
             raise HTTPException(409, "What was said stays said: a message can't be edited. Send another one.")
         return SaidOnPage([*_said_after_answer(posted.messages[:-1]), message])
     if posted.trigger == "regenerate-message":
         raise HTTPException(400, "An answer that is made anew is one to the user's message, which is to be the last.")
-    if last.role == "assistant":
-        return _read_decisions(last, posted)
+    if last_message.role == "assistant":
+        return _read_decisions(last_message, posted)
     raise HTTPException(400, "The last message is to be the user's or the assistant's.")
 
 
@@ -112,7 +112,7 @@ def _user_message(message: _UIMessage) -> NewMessage:
     ]
     more = message.model_extra or {}
     return NewMessage(
-        message.id, with_page_fields("ai-sdk", parts, fields, message_id=message.id, more=more), reader=READER
+        message.id, with_page_fields("ai-sdk", parts, fields, message_id=message.id, message_fields=more), reader=READER
     )
 
 
@@ -146,14 +146,14 @@ def file_part(url: str, media_type: Any, name: Any) -> Part:
         whole = as_base64(data) if len(parameters) < len(options) else b64encode(unquote_to_bytes(data)).decode()
         if not whole:
             raise HTTPException(400, "The file's data URL is empty, or no base64.")
-        held: dict[str, Any] = {"data": whole}
+        source: dict[str, Any] = {"data": whole}
     elif scheme.startswith(("https://", "http://")):
-        held = {"url": url}
+        source = {"url": url}
     else:
         raise HTTPException(400, "A file is a data: URL, or one of http: or https:.")
     if media_type and media_type.lower().startswith("image/"):
-        return Image(**held, media_type=media_type)
-    return Document(**held, media_type=media_type, name=name[:255] if isinstance(name, str) else "")
+        return Image(**source, media_type=media_type)
+    return Document(**source, media_type=media_type, name=name[:255] if isinstance(name, str) else "")
 
 
 # ---------------------------------------------------------------- an answer that goes on

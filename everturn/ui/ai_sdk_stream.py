@@ -190,39 +190,39 @@ class UIMessageStream:
         yield {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": json_text(waiting.arguments)}
 
     def _end_answer(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
-        rest = answer.rest or WhyAtRest("ended")
+        why_at_rest = answer.rest or WhyAtRest("ended")
         yield from self._start_message(self._wordless_id)
         # Ask again if a decision was refused: else the page would send the same decision over and over.
-        for question in self._narrates.ask_approvals(rest.waiting, again=bool(refused)):
+        for question in self._narrates.ask_approvals(why_at_rest.waiting, again=bool(refused)):
             yield from self._ask_approval(question)
-        for waiting in rest.waiting:  # of somebody who does not decide
+        for waiting in why_at_rest.waiting:  # of somebody who does not decide
             if waiting.call_id in self._held:
                 yield from self._show_input(waiting)
         yield from self._close_step()
-        if self._calls_in_step and not self._narrates.shows_any(rest.waiting):
+        if self._calls_in_step and not self._narrates.shows_any(why_at_rest.waiting):
             yield from _EMPTY_STEP
         if refused:
             yield {"type": "error", "errorText": " ".join(refused)}
             return
-        metadata = self._metadata_of(rest)
-        if error := self._error_of(rest):
+        metadata = self._metadata_of(why_at_rest)
+        if error := self._error_of(why_at_rest):
             yield {"type": "message-metadata", "messageMetadata": metadata}
             yield {"type": "error", "errorText": error}
-        elif rest.why == "cancelled":
+        elif why_at_rest.why == "cancelled":
             yield {"type": "message-metadata", "messageMetadata": metadata}
             yield {"type": "abort", "reason": "stopped"}
         else:
-            reason = _CUT_OFF.get(rest.stop) or _FINISH_REASONS[rest.why]
+            reason = _CUT_OFF.get(why_at_rest.stop) or _FINISH_REASONS[why_at_rest.why]
             yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
 
-    def _error_of(self, rest: WhyAtRest) -> str:
+    def _error_of(self, why_at_rest: WhyAtRest) -> str:
         """Empty if the answer has not failed."""
-        if rest.why == "stalled":
-            return rest.cause if self._show_causes else narrator.STALLED
-        if self._nothing_new and rest.why != "waiting":
+        if why_at_rest.why == "stalled":
+            return why_at_rest.cause if self._show_causes else narrator.STALLED
+        if self._nothing_new and why_at_rest.why != "waiting":
             return NOTHING_NEW
-        if rest.why == "ended" and (rest.outcome is None or rest.outcome.status == "failed"):
-            return (rest.cause if self._show_causes else "") or "The conversation is over."
+        if why_at_rest.why == "ended" and (why_at_rest.outcome is None or why_at_rest.outcome.status == "failed"):
+            return (why_at_rest.cause if self._show_causes else "") or "The conversation is over."
         return ""
 
     def _metadata_of(self, rest: WhyAtRest) -> dict[str, Any]:

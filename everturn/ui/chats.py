@@ -169,16 +169,16 @@ class Chat:
         """
         try:
             async with self.follow_answer() as answer:
-                rest = answer.rest
+                why_at_rest = answer.rest
                 turns = [event for event in answer.events if isinstance(event, TurnStarted | Replied)]
         except NotFound:  # the message never arrived
             await self.send_message(message)
             return message.message_id
         # After its final reply, a turn runs for another moment; or until a worker is there, if none is.
         is_whole = bool(turns) and isinstance(turns[-1], Replied) and turns[-1].final
-        if not is_whole and (rest is None or rest.why == "waiting"):
+        if not is_whole and (why_at_rest is None or why_at_rest.why == "waiting"):
             return None
-        if rest is not None and rest.why == "stalled":
+        if why_at_rest is not None and why_at_rest.why == "stalled":
             with suppress(Refused, Ended):
                 await self.conversation.resume()
             return None

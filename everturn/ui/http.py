@@ -54,7 +54,7 @@ def event_stream(
     return StreamingResponse(_with_beats(chunks, last), media_type="text/event-stream", headers={**HEADERS, **headers})
 
 
-async def _with_beats(chunks: AsyncGenerator[Mapping[str, Any]], last: bytes) -> AsyncIterator[bytes]:
+async def _with_beats(chunks: AsyncGenerator[Mapping[str, Any]], last_chunk: bytes) -> AsyncIterator[bytes]:
     coming: asyncio.Future[Any] | None = None
     async with aclosing(chunks):
         try:
@@ -70,7 +70,7 @@ async def _with_beats(chunks: AsyncGenerator[Mapping[str, Any]], last: bytes) ->
                 if chunk is None:
                     break
                 yield encode_event(chunk)
-            yield last
+            yield last_chunk
         finally:
             if coming is not None:
                 coming.cancel()

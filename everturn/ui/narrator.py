@@ -146,21 +146,21 @@ def calls_below(so_far: Iterable[Event]) -> dict[str, list[Called]]:
 
 def held_call_ids(so_far: Iterable[Event]) -> set[str]:
     """The calls that run outside of workers and that nobody has approved yet."""
-    held: set[str] = set()
+    call_ids: set[str] = set()
     for event in so_far:
         match event:
             case (
                 events.ToolCalled(call=call, refused=None, awaits_answer=True)
                 | events.ApprovalRequested(call=call, awaits_answer=True)
             ):
-                held.add(call.call_id)
+                call_ids.add(call.call_id)
             case events.AnswerRequested(call=call):
-                held.discard(call.call_id)
+                call_ids.discard(call.call_id)
             case events.ToolFinished(result=result):
-                held.discard(result.call_id)
+                call_ids.discard(result.call_id)
             case _:
                 pass
-    return held
+    return call_ids
 
 
 @dataclass

@@ -29,28 +29,28 @@ def with_page_fields(
     fields: Sequence[Mapping[str, JsonValue]],
     *,
     message_id: str,
-    more: Mapping[str, JsonValue],
+    message_fields: Mapping[str, JsonValue],
 ) -> list[Part]:
     """The parts of a page's message that the model reads, with what the page gets back. `parts`: for each part of the
     page's message what the model reads of it; None if that is nothing. `fields`: for each, its fields; of those that
-    the model reads, the others. `more`: the message's own fields."""
-    if size_of(list(fields)) + size_of(dict(more)) > MAX_PAGE_FIELDS_BYTES:
+    the model reads, the others. `message_fields`: the message's own fields."""
+    if size_of(list(fields)) + size_of(dict(message_fields)) > MAX_PAGE_FIELDS_BYTES:
         fields = [{} for _ in fields]
-        more = {}
+        message_fields = {}
     kept: list[Part] = []
-    others: list[JsonValue] = []
+    part_fields: list[JsonValue] = []
     for place, (part, own_fields) in enumerate(zip(parts, fields, strict=True)):
         if part is not None and own_fields:
             kept.append(_with_extra(part, _PART, {protocol: dict(own_fields)}))
         elif part is not None:
             kept.append(part)
         elif own_fields:
-            others.append([place, dict(own_fields)])
+            part_fields.append([place, dict(own_fields)])
     if not kept:
         return []
     about: dict[str, JsonValue] = {"id": message_id}
-    if more or others:
-        about[protocol] = {"fields": dict(more), "others": others}
+    if message_fields or part_fields:
+        about[protocol] = {"fields": dict(message_fields), "others": part_fields}
     return [_with_extra(kept[0], _MESSAGE, about), *kept[1:]]
 
 

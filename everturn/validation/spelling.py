@@ -55,21 +55,21 @@ def known_options(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         # A dict, for its keys are an ordered set.
-        own = {
+        own_options = {
             name: parameter
             for name, parameter in inspect.signature(function).parameters.items()
             if name not in {"self", "cls"} and parameter.kind is not parameter.VAR_KEYWORD
         }
         required = [
             name
-            for name, parameter in own.items()
+            for name, parameter in own_options.items()
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
         ]
 
         @wraps(function)
         def checked_call(*args: P.args, **options: P.kwargs) -> R:
-            if not options.keys() <= own.keys():
-                refuse_unknown(what, options, [*own, *also()], error=error)
+            if not options.keys() <= own_options.keys():
+                refuse_unknown(what, options, [*own_options, *also()], error=error)
             if missing := [name for name in required if name not in options]:
                 call = f"{what.removesuffix('()')}(..., {missing[0]}=...)"
                 raise error(f"{what} was given no {missing[0]!r}.", cure=f"Write {call}.")

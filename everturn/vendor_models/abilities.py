@@ -405,15 +405,17 @@ def check_tools(model: Model, *, functions: Sequence[str], server_tools: Iterabl
 def untaken_error(model: Model, name: str) -> InvalidTool:
     """The error for a tool of its provider that a model does not take, with those that do."""
     taking = SERVER_TOOLS.get(model.provider, {})
-    others = [provider for provider, tools in SERVER_TOOLS.items() if name in tools and provider != model.provider]
-    elsewhere = f"so do models of {', '.join(others)}" if others else "no other provider has it"
+    other_providers = [
+        provider for provider, tools in SERVER_TOOLS.items() if name in tools and provider != model.provider
+    ]
+    elsewhere = f"so do models of {', '.join(other_providers)}" if other_providers else "no other provider has it"
     if name in taking:
         cure = f"Of {model.provider!r}, these take it: {taking[name]}; {elsewhere}."
         return InvalidTool(f"{model.name} does not take {name}.", cure=cure)
     has = ", ".join(sorted(taking)) or "no tools of its own"
     return InvalidTool(
         f"{model.name} has no {name}; {model.provider!r} has {has}.",
-        cure=f"Remove it from tools=, or use a provider that has it: {', '.join(others) or 'none does'}.",
+        cure=f"Remove it from tools=, or use a provider that has it: {', '.join(other_providers) or 'none does'}.",
     )
 
 

@@ -126,7 +126,7 @@ class CodecServer:
         """A payload that can't be decoded stays as it is, so that it does not hide a whole page of others. Raises if
         none can be decoded."""
         decoded: list[Payload] = []
-        first: Exception | None = None
+        first_error: Exception | None = None
         failed = 0
         for payload in payloads:
             if keep_references and _is_stored(payload):
@@ -135,13 +135,13 @@ class CodecServer:
             try:
                 decoded.append(await self._decode_payload(payload))
             except Exception as error:  # noqa: BLE001 - as above
-                first = first or error
+                first_error = first_error or error
                 failed += 1
                 decoded.append(payload)
-        if first and failed == len(payloads):
-            raise first
-        if first:
-            _log.warning("codec.not_decoded", payloads=failed, error=str(first))
+        if first_error and failed == len(payloads):
+            raise first_error
+        if first_error:
+            _log.warning("codec.not_decoded", payloads=failed, error=str(first_error))
         return decoded
 
     async def _decode_payload(self, payload: Payload) -> Payload:

@@ -73,14 +73,14 @@ class BoundedConnection(H11Protocol):
 
     def _make_room(self) -> None:
         """Closes the connection that has waited longest for a request; this one if each of the others has one."""
-        others = [
+        other_connections = [
             connection
             for connection in self.connections
             if isinstance(connection, BoundedConnection) and connection is not self
         ]
         idle = (
             connection
-            for connection in others
+            for connection in other_connections
             if connection._awaits == "head" and not connection.transport.is_closing()
         )
         min(idle, key=lambda connection: connection._since, default=self).transport.abort()

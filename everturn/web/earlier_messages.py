@@ -61,14 +61,14 @@ class EarlierMessages:
 
     async def _read_messages(self, conversation_id: str, run_id: str) -> list[Message]:
         transcript = Transcript()
-        unseen: tuple[Message, ...] = ()
+        unseen_messages: tuple[Message, ...] = ()
         with temporal_errors.explained(self._client.temporal, conversation_id):
             # Read to the run's end: the run may have loaded the earlier messages itself.
             async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
                 transcript.take_step(step)
                 if isinstance(step, RunStarted) and step.start.carry:
-                    unseen = _unseen_of(step.start.carry)
-            return [*await read_earlier(self._client.temporal, conversation_id, transcript), *unseen]
+                    unseen_messages = _unseen_of(step.start.carry)
+            return [*await read_earlier(self._client.temporal, conversation_id, transcript), *unseen_messages]
 
 
 def _unseen_of(carry: CarryOver) -> tuple[Message, ...]:

@@ -157,7 +157,7 @@ class DecideManyRequest(RequestBody):
             )
             return {"conversation": call.conversation, "call_id": call.call_id, "refused": refused}
 
-        return {"calls": await in_order(self.calls, decide_call, most=AT_ONCE)}
+        return {"calls": await in_order(self.calls, decide_call, max_running=AT_ONCE)}
 
 
 class ForkRequest(ConversationRequest):

@@ -18,14 +18,14 @@ from everturn.web.requests import MOST_CALLS_AT_ONCE
 async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
     """The waiting `calls` of the conversations that fit the filter, oldest first; the ids of conversations without an
     answering worker, as `silent`; and whether there are `more` calls."""
-    silent: list[str] = []
+    silent_ids: list[str] = []
 
     async def calls_of(listed: tuple[str, str]) -> list[dict[str, Any]]:
         conversation_id, agent = listed
         try:
             status = await client.conversation(conversation_id).status(children=False)
         except (EverturnError, RPCError):
-            silent.append(conversation_id)
+            silent_ids.append(conversation_id)
             return []
         return [
             {
@@ -50,6 +50,10 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
             ids[conversation.id] = conversation.agent
         if len(ids) == MOST_LISTED:
             break
-    of_each = await in_order(ids.items(), calls_of, most=AT_ONCE)
+    of_each = await in_order(ids.items(), calls_of, max_running=AT_ONCE)
     calls = sorted((call for calls in reversed(of_each) for call in calls), key=lambda call: str(call.get("since", "")))
-    return {"calls": [*islice(calls, MOST_CALLS_AT_ONCE)], "silent": silent, "more": len(calls) > MOST_CALLS_AT_ONCE}
+    return {
+        "calls": [*islice(calls, MOST_CALLS_AT_ONCE)],
+        "silent": silent_ids,
+        "more": len(calls) > MOST_CALLS_AT_ONCE,
+    }

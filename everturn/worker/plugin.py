@@ -168,16 +168,16 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             traces=self._traces or self._make_traces(),
         )
         self._traces = None
-        theirs = config.get("activities", ())
+        application_activities = config.get("activities", ())
         # An activity of theirs may be a tool, too: it is there already.
-        added = [activity for activity in hosting.activities if activity not in theirs]
+        added = [activity for activity in hosting.activities if activity not in application_activities]
         clashes.refuse_clashes(given, added)
         clashes.refuse_roles(given, roles)
         if "workflows" in roles:
             config["workflows"] = [*config.get("workflows", ()), *self._registered_workflows(config)]
             # What runs elsewhere is not polled for here; tools with local=True run here all the same.
             config["no_remote_activities"] = config.get("no_remote_activities", False) or roles == {"workflows"}
-        config["activities"] = [*theirs, *added]
+        config["activities"] = [*application_activities, *added]
         if config.get("activity_executor") is None:
             config["activity_executor"] = hosting.threads
         if config.get("workflow_task_executor") is None:
@@ -300,7 +300,7 @@ def _run_conversations(
     config: dict[str, Any], converter: DataConverter, *more: type[WorkflowInboundInterceptor]
 ) -> None:
     runner = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
-    config["unsandboxed_workflow_runner"] = ConversationRunner(runner, converter, more=more)
+    config["unsandboxed_workflow_runner"] = ConversationRunner(runner, converter, interceptors=more)
 
 
 def _is_unset(config: WorkerConfig, name: str) -> bool:

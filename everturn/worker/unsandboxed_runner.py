@@ -31,15 +31,19 @@ class ConversationRunner(WorkflowRunner):
     """Wraps the worker's runner of workflows without a sandbox."""
 
     def __init__(
-        self, theirs: WorkflowRunner, converter: DataConverter, *, more: Sequence[type[WorkflowInboundInterceptor]] = ()
+        self,
+        theirs: WorkflowRunner,
+        converter: DataConverter,
+        *,
+        interceptors: Sequence[type[WorkflowInboundInterceptor]] = (),
     ) -> None:
-        """`more`: interceptors, besides those of all conversations. Those that set where and how activities run are for
+        """`interceptors`: besides those of all conversations. Those that set where and how activities run are for
         collectors of batches and for webhooks, too."""
         self._theirs = theirs
         self._converter = own_converter(converter)
         self._interceptors_of: dict[str, Sequence[type[WorkflowInboundInterceptor]]] = {
-            names.CONVERSATION: [EagerDispatch, CallHeaders, CurrentDetails, *more],
-            **dict.fromkeys(names.BESIDE_CONVERSATIONS, more),
+            names.CONVERSATION: [EagerDispatch, CallHeaders, CurrentDetails, *interceptors],
+            **dict.fromkeys(names.BESIDE_CONVERSATIONS, interceptors),
         }
         self.release: Callable[[str], None] | None = None
         """Has the worker forget what it holds of a run, by its id, once that has answered. None: it is a replay."""

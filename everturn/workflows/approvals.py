@@ -276,13 +276,13 @@ class PendingApprovals:
 
 def _decision_of_expiry(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
     """The decision that an expiry makes instead of a person."""
-    after = timedelta(seconds=min(expiry.after, LONGEST_SECONDS))
+    expired_after = timedelta(seconds=min(expiry.after, LONGEST_SECONDS))
     verdict = pending.verdict_on_expiry
     decision = Decision(verdict=verdict, by=names.THE_CLOCK, at=iso_time(workflow.now()))
     if verdict == "answer":
-        text = f"{pending.call.name} timed out: no answer came within {after}."
+        text = f"{pending.call.name} timed out: no answer came within {expired_after}."
         return AppliedDecision(decision, (Text(text=text),), is_error=True, by_rule=True)
-    note = f"Nobody decided within {after}."
+    note = f"Nobody decided within {expired_after}."
     return AppliedDecision(decision.model_copy(update={"note": note}), by_rule=True)
 
 

@@ -54,11 +54,11 @@ async def send_signal(signal: Coroutine[Any, Any, None]) -> None:
     await asyncio.shield(begin_signal(signal))
 
 
-async def turn_over(turn: asyncio.Task[Any], *, lost: Callable[[BaseException], None]) -> None:
+async def turn_over(turn: asyncio.Task[Any], *, on_lost: Callable[[BaseException], None]) -> None:
     """Returns once a model turn has a result. Raises what it raises; and CancelledError if it was cancelled.
 
     A cancelled turn hands over what it has said, or its worker is silent and Temporal says so: its end is waited for,
-    whatever else is cancelled meanwhile. Only the cancellation of the whole workflow waits for nothing. `lost` is
+    whatever else is cancelled meanwhile. Only the cancellation of the whole workflow waits for nothing. `on_lost` is
     called with the error of a cancelled turn that has no result."""
     try:
         await asyncio.shield(turn)
@@ -73,7 +73,7 @@ async def turn_over(turn: asyncio.Task[Any], *, lost: Callable[[BaseException], 
         if not turn.done() or turn.cancelled():
             raise
         if error := turn.exception():
-            lost(error)
+            on_lost(error)
             raise
 
 

@@ -300,7 +300,7 @@ class ConversationWorkflow:
                 event_groups=[turn_group(state.turn)],
                 **model_options(),
             )
-            await turn_over(handle, lost=lambda error: state.take_seen(cause_of(error).said))
+            await turn_over(handle, on_lost=lambda error: state.take_seen(cause_of(error).said))
             return await self._results.wait_for(handle, ModelReply, f"The reply of turn {state.turn}")
 
         request = self._batches.with_kept_notice(request)

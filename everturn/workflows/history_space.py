@@ -61,23 +61,28 @@ class HistorySpace:
             if self._own_loop.is_running:
                 self._landed = (self._run.get_current_history_length(), self._just_landed + size)
 
-    async def allot_share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
-        """How many bytes a call's result may have, if `others` want some too. Waits if there are too few now."""
+    async def allot_share(
+        self, *, request: int, other_calls: int, max_bytes: int = MAX_RESULT_BYTES, local: bool = False
+    ) -> int:
+        """How many bytes a call's result may have, if so many `other_calls` want some too. Waits if there are
+        too few now."""
         await self.wait_to_carry(request)
         if local:
-            each = LOCAL_BYTES if others < MOST_LOCAL else LEAST_RESULT_BYTES
-            remaining = TASK_BYTES - self._in_task - others * each
-            share = max(LEAST_RESULT_BYTES, min(most, remaining, self._fair_share(request, others)))
+            each = LOCAL_BYTES if other_calls < MOST_LOCAL else LEAST_RESULT_BYTES
+            remaining = TASK_BYTES - self._in_task - other_calls * each
+            share = max(LEAST_RESULT_BYTES, min(max_bytes, remaining, self._fair_share(request, other_calls)))
             self._count_carried(share)
             return share
-        if self._promised and self._fair_share(request, others) < FAIR_BYTES:
-            await workflow.wait_condition(lambda: not self._promised or self._fair_share(request, others) >= FAIR_BYTES)
-        return max(LEAST_RESULT_BYTES, min(most, self._fair_share(request, others)))
+        if self._promised and self._fair_share(request, other_calls) < FAIR_BYTES:
+            await workflow.wait_condition(
+                lambda: not self._promised or self._fair_share(request, other_calls) >= FAIR_BYTES
+            )
+        return max(LEAST_RESULT_BYTES, min(max_bytes, self._fair_share(request, other_calls)))
 
-    async def allot_whole(self, *, request: int, others: int) -> int:
+    async def allot_whole(self, *, request: int, other_calls: int) -> int:
         """The bytes of a result that nobody cuts before it is in the history: as many as Temporal takes. Waits until
         they are there; 0 if they will not be in this run."""
-        while self._fair_share(request, others) - self._just_landed < TEMPORAL_PAYLOAD_BYTES:
+        while self._fair_share(request, other_calls) - self._just_landed < TEMPORAL_PAYLOAD_BYTES:
             if self._promised:
                 promised = sum(self._promised.values())
                 await workflow.wait_condition(lambda promised=promised: sum(self._promised.values()) < promised)  # type: ignore[misc]
@@ -93,8 +98,8 @@ class HistorySpace:
             await workflow.sleep(0.001, summary="the next workflow task")
         self._count_carried(size)
 
-    def _fair_share(self, request: int, others: int) -> int:
-        return left_in_run() - sum(self._promised.values()) - request - others * LEAST_RESULT_BYTES
+    def _fair_share(self, request: int, other_calls: int) -> int:
+        return left_in_run() - sum(self._promised.values()) - request - other_calls * LEAST_RESULT_BYTES
 
     @property
     def _in_task(self) -> int:

@@ -46,13 +46,13 @@ class RecentMessages:
         last = [Message.model_validate_json(message) for message in islice(reversed(self.written), web_ui.LATEST_LINES)]
         return [*self._lines, *web_ui.message_lines([*reversed(last), *unseen])][-web_ui.LATEST_LINES :]
 
-    def read_page(self, unseen: Sequence[Message], first: int, limit: int) -> list[Message]:
-        """The messages from the `first` one on that is held: as many as fit an answer, and at least one, cut if it has
-        to be."""
+    def read_page(self, unseen: Sequence[Message], first_index: int, limit: int) -> list[Message]:
+        """The messages from the `first_index` one on that is held: as many as fit an answer, and at least one, cut if
+        it has to be."""
         page: list[Message] = []
         room = MAX_PAGE_BYTES
         known: Iterable[str | Message] = chain(self.written, unseen)
-        for entry in islice(known, first, first + limit):
+        for entry in islice(known, first_index, first_index + limit):
             message = Message.model_validate_json(entry) if isinstance(entry, str) else entry
             if page and not fits([message], room):
                 break

@@ -22,10 +22,10 @@ def next_delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
 
 def next_request(state: State, *, summarise: bool) -> ModelRequest:
     """The next request to the agent in charge."""
-    new: tuple[Message, ...] = ()
+    delta: tuple[Message, ...] = ()
     named: tuple[str, ...] = ()
     if not summarise:
-        new, named = next_delta(state)
+        delta, named = next_delta(state)
     return ModelRequest(
         agent=state.agent,
         signed=state.in_charge.handed_on,
@@ -33,7 +33,7 @@ def next_request(state: State, *, summarise: bool) -> ModelRequest:
         turn=state.turn,
         position=state.prefix.position,
         digest=state.prefix.digest,
-        delta=new,
+        delta=delta,
         named=named,
         model=state.model.name or None,
         tools=state.tools,

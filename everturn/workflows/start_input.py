@@ -35,14 +35,14 @@ class StartInput:
         if state.inbox.late:  # what was said while it closed takes it up again
             state.take_up_again(workflow.time())
         carry = self.handed["carry"]
-        more: dict[str, Any] = {}
+        carry_changes: dict[str, Any] = {}
         if state.paused:
-            more["paused"] = True
+            carry_changes["paused"] = True
         if state.policy:
-            more["policy"] = [rule.model_dump(mode="json") for rule in state.policy]
+            carry_changes["policy"] = [rule.model_dump(mode="json") for rule in state.policy]
         if ids := (*carry.get("message_ids", ()), *state.message_ids):
-            more["message_ids"] = ids[-REMEMBERED_IDS:]
-        kept = {**self.handed, "carry": {**carry, **more}}
+            carry_changes["message_ids"] = ids[-REMEMBERED_IDS:]
+        kept = {**self.handed, "carry": {**carry, **carry_changes}}
         messages = cut_messages(tuple(state.inbox.messages), max(0, MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(kept)))
         inbox = [*carry.get("inbox", ()), *(message.model_dump(mode="json") for message in messages)]
         return {**kept, "carry": {**kept["carry"], "inbox": inbox}}

@@ -186,7 +186,7 @@ class OpenCalls:
         if (size := size_of(request)) > MAX_PAYLOAD_BYTES:
             problem = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
             return withheld_result(call, problem, result.decision)
-        room = await self._space.allot_share(request=size, others=self._ledger.to_come)
+        room = await self._space.allot_share(request=size, other_calls=self._ledger.to_come)
         if room < MAX_RESULT_BYTES:
             request = request.model_copy(update={"room": room})
         try:
@@ -236,7 +236,7 @@ class OpenCalls:
                     times = self._state.in_charge.handoffs_left(self._state.limits.max_handoffs)
                     return agent_in_charge.result_of(call, plan, handoffs_left=times, decision=decision)
                 again = pending is not None and pending.is_doubtful
-                return await self._run_tool(call, plan, decision, answer, again=again, as_shown=as_shown)
+                return await self._run_tool(call, plan, decision, answer, may_have_run=again, as_shown=as_shown)
             except (Unreadable, ActivityError) as error:
                 pending = self._after_run(call, plan, pending, error, decision)
                 if pending is None:
@@ -373,7 +373,7 @@ class OpenCalls:
             self._ledger.running.add(call.call_id)
             try:
                 room = await self._space.allot_share(
-                    request=size_of(call), others=self._ledger.to_come, most=MAX_OUTCOME_BYTES
+                    request=size_of(call), other_calls=self._ledger.to_come, max_bytes=MAX_OUTCOME_BYTES
                 )
                 with self._space.promised(call.call_id, room):
                     message = plan.asks(call, edited=decision.arguments if decision else None)
@@ -437,20 +437,20 @@ class OpenCalls:
         decision: Decision | None,
         answer: PersonsAnswer | None,
         *,
-        again: bool,
+        may_have_run: bool,
         as_shown: bool,
     ) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
         if decision and answer:  # an answer leaves no room for a long note
             decision = with_short_words(decision)
-        once = plan.effect == "once"
+        runs_once = plan.effect == "once"
         request = self._tool_request(call, arguments, decision, as_shown=as_shown and edited is not None).model_copy(
             update={
                 "chain_id": self._ledger.chain_ids.setdefault(call.call_id, self._ledger.chain.id),
-                "reset_run": self._ledger.chain.reset_run if once else "",
-                "again": again,
-                "once": once,
+                "reset_run": self._ledger.chain.reset_run if runs_once else "",
+                "again": may_have_run,
+                "once": runs_once,
                 "answer": answer,
             }
         )
@@ -458,12 +458,12 @@ class OpenCalls:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
             if isinstance(plan, RunElsewhere):
-                settled = self._activities.settle_call(call, request, plan, calls_after=self._ledger.to_come)
+                settled = self._activities.settle_call(call, request, plan, other_calls=self._ledger.to_come)
                 return await self._tracing.note_activity(call, settled)
             if plan.activity:
                 request = request.model_copy(update={"tool": call.name})
             room = await self._space.allot_share(
-                request=size_of(request), others=self._ledger.to_come, local=plan.local
+                request=size_of(request), other_calls=self._ledger.to_come, local=plan.local
             )
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})

@@ -66,7 +66,7 @@ class UserActivityCalls:
         self._awaited_worker = awaited_worker
 
     async def settle_call(
-        self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, calls_after: int
+        self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, other_calls: int
     ) -> ToolResult:
         """The call's result. Raises ActivityError if there is none, and Unreadable if it can't be read."""
         edited = request.decision is not None and request.decision.arguments is not None
@@ -82,7 +82,7 @@ class UserActivityCalls:
             arguments = checked.arguments
         request = request.model_copy(update={"arguments": arguments})
         size = size_of(request.arguments)
-        room = await self._space.allot_whole(request=size, others=calls_after)
+        room = await self._space.allot_whole(request=size, other_calls=other_calls)
         if not room:
             return tool_results.error_result(call, NO_ROOM)
 
@@ -133,22 +133,24 @@ class UserActivityCalls:
         if isinstance(plan, RunNexus):
             if self._operations.is_full:
                 return tool_results.error_result(call, NO_MORE_OPERATIONS)
-            return await self._try_once(call, request, plan, again=False)  # Temporal retries it by itself
+            return await self._try_once(call, request, plan, is_retried=False)  # Temporal retries it by itself
         begun = workflow.time()
         tries = 1
         while True:
             # Temporal does not tell a worker that is lost from a failure, and retries both by one policy. So what is
             # lost is scheduled anew here, if the activity has none; a failure is for the model.
             time_left = workflow.time() - begun + plan.timeout < plan.patience
-            again = plan.retry is None and plan.effect != "once" and tries < MOST_TRIES and time_left
+            is_retried = plan.retry is None and plan.effect != "once" and tries < MOST_TRIES and time_left
             try:
-                return await self._try_once(call, request, plan, again=again)
+                return await self._try_once(call, request, plan, is_retried=is_retried)
             except ActivityError as error:
-                if not (_was_lost(error) and again):
+                if not (_was_lost(error) and is_retried):
                     raise
             tries += 1
 
-    async def _try_once(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, again: bool) -> ToolResult:
+    async def _try_once(
+        self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, is_retried: bool
+    ) -> ToolResult:
         awaited = request.hand_back_for is not None
         served = ActivityCall(
             turn=request.turn,
@@ -156,7 +158,7 @@ class UserActivityCalls:
             tool=call.name,
             awaited=awaited,
             own_queue=isinstance(plan, RunActivity) and plan.task_queue is None,
-            again=again,
+            again=is_retried,
         )
         handle = self._schedule_run(call, request, plan, served)
         self._ledger.running.add(call.call_id)

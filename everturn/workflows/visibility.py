@@ -120,7 +120,7 @@ class Visibility:
             conversation_id=this,
             agent=self._state.agent,
             model=self.model,
-            latest=self._recent.latest_lines(self._state.unseen.messages),
+            latest_lines=self._recent.latest_lines(self._state.unseen.messages),
         )
 
 

@@ -44,11 +44,11 @@ class WaitNotices:
 
 def notice_of(calls: Iterable[WaitingCall], *, conversation_id: str, agent: str) -> WaitNotice:
     """Without arguments, and with short reasons, if the whole is large."""
-    whole = WaitNotice(conversation_id=conversation_id, agent=agent, waiting=tuple(calls))
-    if size_of(whole) <= MAX_NOTICE_BYTES:
-        return whole
+    whole_notice = WaitNotice(conversation_id=conversation_id, agent=agent, waiting=tuple(calls))
+    if size_of(whole_notice) <= MAX_NOTICE_BYTES:
+        return whole_notice
     short = [
         call.model_copy(update={"arguments": {}, "why": shortened(call.why, max_bytes=MAX_NOTICE_WHY_BYTES)})
-        for call in whole.waiting
+        for call in whole_notice.waiting
     ]
-    return whole.model_copy(update={"waiting": tuple(short)})
+    return whole_notice.model_copy(update={"waiting": tuple(short)})

@@ -125,9 +125,9 @@ def _failed_tools(delta: Iterable[Message]) -> Iterator[str]:
 
 
 def current_details(
-    status: Status, *, conversation_id: str, agent: str, model: str = "", latest: Sequence[str] = ()
+    status: Status, *, conversation_id: str, agent: str, model: str = "", latest_lines: Sequence[str] = ()
 ) -> str:
-    """Markdown: what goes on, what waits for whom, the exact updates to send, and the `latest` lines of the
+    """Markdown: what goes on, what waits for whom, the exact updates to send, and the `latest_lines` of the
     transcript."""
     blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_state_words(status.state)}", _facts_line(status, model)]
     if status.cause:
@@ -149,8 +149,8 @@ def current_details(
         blocks += [f"### {code(child.agent)} is at work: see conversation {code(child.conversation_id)}"]
     if more := status.agents[SHOWN_CALLS:]:
         blocks += [f"{len(more)} more agents are at work."]
-    if latest:
-        blocks += ["### Latest messages", "\n".join(f"- {line}" for line in latest)]
+    if latest_lines:
+        blocks += ["### Latest messages", "\n".join(f"- {line}" for line in latest_lines)]
     return "\n\n".join(blocks)
 
 

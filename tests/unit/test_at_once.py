@@ -26,7 +26,7 @@ async def test_no_more_run_than_there_are_places_and_all_are_done() -> None:
         running -= 1
         return 2 * number
 
-    done = [one async for one in at_once(numbers(20), double, most=3)]
+    done = [one async for one in at_once(numbers(20), double, max_running=3)]
     assert sorted(done) == [2 * number for number in range(20)]
     assert most == 3
 
@@ -46,7 +46,7 @@ async def test_a_failure_ends_it_all_and_leaves_nothing_running() -> None:
             ended.append(number)
 
     with pytest.raises(ValueError, match="no"):
-        [one async for one in at_once(numbers(9), fails, most=3)]
+        [one async for one in at_once(numbers(9), fails, max_running=3)]
     assert sorted(begun) == sorted(ended) == [0, 1, 2]
 
 
@@ -60,8 +60,8 @@ async def test_results_can_come_in_the_order_of_the_items() -> None:
             await first.wait()
         return 2 * number
 
-    assert await in_order(numbers(5), the_first_ends_last, most=2) == [0, 2, 4, 6, 8]
-    assert await in_order(range(5), the_first_ends_last, most=2) == [0, 2, 4, 6, 8]
+    assert await in_order(numbers(5), the_first_ends_last, max_running=2) == [0, 2, 4, 6, 8]
+    assert await in_order(range(5), the_first_ends_last, max_running=2) == [0, 2, 4, 6, 8]
 
 
 async def test_an_item_is_not_taken_before_there_is_room_for_it() -> None:
@@ -73,7 +73,7 @@ async def test_an_item_is_not_taken_before_there_is_room_for_it() -> None:
             taken.append(number)
             yield number
 
-    doing = asyncio.create_task(in_order(many(), lambda _: goes_on.wait(), most=3))
+    doing = asyncio.create_task(in_order(many(), lambda _: goes_on.wait(), max_running=3))
     for _ in range(20):
         await asyncio.sleep(0)
     assert taken == [0, 1, 2]

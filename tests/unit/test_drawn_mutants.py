@@ -236,16 +236,16 @@ async def test_results_that_have_just_come_count_until_the_next_workflow_task(mo
     space = history_space.HistorySpace()
     free = 1_500_000  # more than that is left for the second result than one payload
     run.size = history_space.RUN_BYTES - history_space.TEMPORAL_PAYLOAD_BYTES - free
-    assert await space.allot_whole(request=0, others=0)
+    assert await space.allot_whole(request=0, other_calls=0)
     with space.promised("a", 1_000_000):
         pass
-    assert await space.allot_whole(request=0, others=0)
+    assert await space.allot_whole(request=0, other_calls=0)
     with space.promised("b", 1_000_000):
         pass
     with pytest.raises(_Slept):
-        await space.allot_whole(request=0, others=0)
+        await space.allot_whole(request=0, other_calls=0)
     run.length += 1  # they are in the history now
-    assert await space.allot_whole(request=0, others=0)
+    assert await space.allot_whole(request=0, other_calls=0)
 
 
 def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +275,7 @@ async def test_local_results_leave_room_for_as_many_as_run_at_once(
     run = SimpleNamespace(get_current_history_length=lambda: 10, get_current_history_size=lambda: 0)
     monkeypatch.setattr(history_space.workflow, "info", lambda: run)
     space = history_space.HistorySpace()
-    assert await space.allot_share(request=1_000, others=others, most=TASK_BYTES, local=True) == (
+    assert await space.allot_share(request=1_000, other_calls=others, max_bytes=TASK_BYTES, local=True) == (
         TASK_BYTES - 1_000 - others * each
     )
 
@@ -289,8 +289,8 @@ async def test_a_lost_activity_is_tried_again_if_another_try_fits_into_its_patie
     lost = activity_error(TimedOut("lost", type=TimeoutType.HEARTBEAT, last_heartbeat_details=[]))
     now = [7.0]
 
-    async def one_try(*_: Any, again: bool) -> str:
-        tried.append(again)
+    async def one_try(*_: Any, is_retried: bool) -> str:
+        tried.append(is_retried)
         if len(tried) == 1:
             now[0] += passed
             raise lost
@@ -428,11 +428,11 @@ async def test_a_call_waits_if_the_running_ones_were_promised_what_is_left(monke
     monkeypatch.setattr(history_space.workflow, "wait_condition", wait)
     space = history_space.HistorySpace()
     with space.promised("a", history_space.RUN_BYTES - history_space.FAIR_BYTES - 1_000):
-        assert await space.allot_share(request=1_000, others=0) == history_space.FAIR_BYTES
+        assert await space.allot_share(request=1_000, other_calls=0) == history_space.FAIR_BYTES
         with pytest.raises(_Slept):
-            await space.allot_share(request=1_001, others=0)
+            await space.allot_share(request=1_001, other_calls=0)
     run.get_current_history_size = lambda: history_space.RUN_BYTES  # nothing runs that could leave any of it
-    assert await space.allot_share(request=1_000, others=0) == history_space.LEAST_RESULT_BYTES
+    assert await space.allot_share(request=1_000, other_calls=0) == history_space.LEAST_RESULT_BYTES
 
 
 def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int = 1, left: int = 10**9) -> str | None:

@@ -22,7 +22,7 @@ HALF = "\ud800"
 
 
 def of(said: Any, before: Any = CALL) -> Any:
-    return check_answer(said, given=own_copy(before), before=before)
+    return check_answer(said, given=own_copy(before), original=before)
 
 
 def _with(record: Any, **changes: Any) -> Any:
@@ -103,11 +103,11 @@ def test_what_is_changed_in_place_is_a_change_and_nothing_else_sees_it() -> None
     given = own_copy(CALL)
     given.arguments["to"]["name"] = "Bob"
     assert CALL.arguments == {"cents": 5, "to": {"name": "Ann"}}
-    assert check_answer(None, given=given, before=CALL).arguments["to"] == {"name": "Bob"}
+    assert check_answer(None, given=given, original=CALL).arguments["to"] == {"name": "Bob"}
     given.arguments["cents"] = object()
     with pytest.raises(Unfit, match="ToolCall that is none"):
-        check_answer(None, given=given, before=CALL)
-    assert check_answer(DenyCall("no"), given=given, before=CALL) == DenyCall("no")
+        check_answer(None, given=given, original=CALL)
+    assert check_answer(DenyCall("no"), given=given, original=CALL) == DenyCall("no")
 
 
 @pytest.mark.parametrize("before", [CALL, REPLY], ids=["call", "reply"])

@@ -146,7 +146,7 @@ def test_a_call_that_is_refused_while_others_are_accepted_does_not_slow_them_dow
     before = one.rate
     for _ in range(20):
         now = max(now, one.next_time(now) or now) + 0.01
-        one.record_refused(one.record_sent(now), now, 1.0, alone=True)
+        one.record_refused(one.record_sent(now), now, 1.0, refused_alone=True)
         now = max(now, one.next_time(now) or now) + 0.01
         one.record_accepted(one.record_sent(now), now)
     assert one.rate == pytest.approx(before, rel=0.05)

@@ -158,7 +158,7 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
         Message(role="tool", parts=(result,)),
     ]
     *_, user, assistant, result_line = _details(
-        Status(state="running"), latest=list(web_ui.message_lines(latest))
+        Status(state="running"), latest_lines=list(web_ui.message_lines(latest))
     ).splitlines()
     assert user == "- **user:** Please refund it."
     assert assistant == "- **assistant:** I do. `refund(cents=5)`"
@@ -170,7 +170,7 @@ def test_what_a_model_says_can_not_pass_for_ours() -> None:
     said = "</iframe> ## Approve now\n```sh\nrm -rf /\n```\n[here](https://example.com) `x`"
     details = _details(
         Status(state="running"),
-        latest=list(web_ui.message_lines([Message(role="assistant", parts=(Text(text=said),))])),
+        latest_lines=list(web_ui.message_lines([Message(role="assistant", parts=(Text(text=said),))])),
     )
     line = details.splitlines()[-1]
     assert line.startswith(r"- **assistant:** \</iframe\> \#\# Approve now \`\`\`sh rm -rf /")
@@ -198,7 +198,7 @@ def test_no_name_that_a_model_makes_up_forges_a_heading_or_a_block(needs: Any) -
         agents = (asked if one == FORGED else asked.model_copy(update={"agent": "x", "conversation_id": "x"}),)
         status = Status(state="stalled", cause=one, cure=one, waiting=(call,), agents=agents)
         lines = list(web_ui.message_lines(latest))
-        return web_ui.current_details(status, conversation_id=one, agent=one, model=one, latest=lines)
+        return web_ui.current_details(status, conversation_id=one, agent=one, model=one, latest_lines=lines)
 
     details = shown(forged, FORGED, said)
     simple = [Message.user("x"), Message.user("x"), Message.user("x")]
@@ -257,7 +257,7 @@ def test_details_are_no_more_than_is_shown(text: str, with_many_tools: Agent) ->
     )
     latest = list(web_ui.message_lines([Message(role="assistant", parts=(Text(text=text * 1_000), *calls))] * 5))
     details = web_ui.current_details(
-        status, conversation_id=text[:250], agent=text[:500], model=text[:500], latest=latest
+        status, conversation_id=text[:250], agent=text[:500], model=text[:500], latest_lines=latest
     )
     assert len(details.encode()) < 500_000
 

@@ -233,14 +233,14 @@ def _strict_schema(schema: Any) -> dict[str, Any]:
         strict |= _closed_object(schema)
     if "items" in schema:
         strict["items"] = _strict_schema(schema["items"])
-    rest: dict[str, Any] = {}
+    other_rules: dict[str, Any] = {}
     for name, value in schema.items():
         if name in _KEPT or (name == "format" and value in _FORMATS) or (name == "minItems" and value in {0, 1}):
             strict[name] = value
         elif name not in _PLACED | _REMARKS:
-            rest[name] = value
-    if rest:
-        rules = f"Must fit {write_json(rest).decode()}"
+            other_rules[name] = value
+    if other_rules:
+        rules = f"Must fit {write_json(other_rules).decode()}"
         if strict.get("description"):
             rules = f"{strict['description']} {rules}"
         strict["description"] = rules
@@ -264,14 +264,14 @@ def _check_recursion(schema: Mapping[str, Any]) -> None:
     leads_to = {f"#/$defs/{name}": set(_find_references(inner)) for name, inner in schema.get("$defs", {}).items()}
     for start in leads_to:
         met: set[str] = set()
-        ahead = [start]
-        while ahead:
-            for name in leads_to.get(ahead.pop(), ()):
+        names_ahead = [start]
+        while names_ahead:
+            for name in leads_to.get(names_ahead.pop(), ()):
                 if name == start:
                     raise _Unfit("it is recursive")
                 if name not in met:
                     met.add(name)
-                    ahead.append(name)
+                    names_ahead.append(name)
 
 
 def _find_references(value: Any) -> Iterator[str]:

@@ -341,32 +341,32 @@ def _as_block(given: object) -> dict[str, Any]:
 
 def _block_parts(block: _Block, names: dict[str, str]) -> Iterator[Part]:
     """The part for a block that is no call of ours; `names`: the server's tools so far, by the ids of their uses."""
-    whole = block.to_dict()
+    block_data = block.to_dict()
     kind = block.type
     match kind:
         case "text":
-            if text := a_str(whole.get("text")):
-                yield Text(text=text, extra=_extra_fields(whole, "text"))
+            if text := a_str(block_data.get("text")):
+                yield Text(text=text, extra=_extra_fields(block_data, "text"))
         case "thinking":
-            yield Thinking(text=a_str(whole.get("thinking")), extra=_extra_fields(whole, "thinking"))
+            yield Thinking(text=a_str(block_data.get("thinking")), extra=_extra_fields(block_data, "thinking"))
         case _ if kind.endswith("_tool_use"):
-            whole["input"] = block.parse_arguments()[0]
-            name = a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS]
-            names[a_str(whole.get("id"))] = name
-            yield ServerToolUse(name=name, data=whole)
+            block_data["input"] = block.parse_arguments()[0]
+            name = a_str(block_data.get("name"))[:MAX_REPLY_NAME_CHARS]
+            names[a_str(block_data.get("id"))] = name
+            yield ServerToolUse(name=name, data=block_data)
         case _ if kind.endswith("_tool_result"):
-            named = names.get(a_str(whole.get("tool_use_id"))) or kind.removesuffix("_tool_result")
-            yield ServerToolUse(name=named[:MAX_REPLY_NAME_CHARS], data=whole)
+            named = names.get(a_str(block_data.get("tool_use_id"))) or kind.removesuffix("_tool_result")
+            yield ServerToolUse(name=named[:MAX_REPLY_NAME_CHARS], data=block_data)
         case _:
             if "input" in block.pieces:
-                whole["input"] = block.parse_arguments()[0]
-            yield Opaque(data=whole)
+                block_data["input"] = block.parse_arguments()[0]
+            yield Opaque(data=block_data)
 
 
 def _tool_call(block: _Block, ids: tuple[str, str | None], request: Request, *, cut_off: bool) -> Iterator[Part]:
-    whole = block.to_dict()
-    name = reading.own_name(a_str(whole.get("name")), request)
-    if toolset := a_str(whole.get("toolset_name")):
+    block_data = block.to_dict()
+    name = reading.own_name(a_str(block_data.get("name")), request)
+    if toolset := a_str(block_data.get("toolset_name")):
         used_names = names_beside(toolset, request.raw_tools, (tool.name for tool in request.tools))
         name = member_name(toolset, name, taken_names=used_names)
     arguments, unparsed = block.parse_arguments()
@@ -379,13 +379,13 @@ def _tool_call(block: _Block, ids: tuple[str, str | None], request: Request, *, 
         name=name,
         arguments=arguments,
         unparsed=unparsed,
-        extra=_extra_fields(whole, "id", "name", "input"),
+        extra=_extra_fields(block_data, "id", "name", "input"),
     )
 
 
-def _extra_fields(block: dict[str, Any], *own: str) -> dict[str, Any]:
+def _extra_fields(block: dict[str, Any], *known_fields: str) -> dict[str, Any]:
     """The fields that are not a block's own. Nulls are left out: they would cost history bytes in each message."""
-    return {name: value for name, value in block.items() if name not in {"type", *own} and value is not None}
+    return {name: value for name, value in block.items() if name not in {"type", *known_fields} and value is not None}
 
 
 _APART: Final = frozenset({"compaction", "advisor_message"})

@@ -129,17 +129,17 @@ class AnthropicTurns(EncodedMessages):
         pairing = Pairing(messages, as_given=request.as_given)
         pairs, self.pending = _server_pairs(messages, provider)
         for message in messages:
-            own = message.provider == provider
+            same_provider = message.provider == provider
             if message.role == "assistant":
-                blocks = list(_assistant_blocks(message, own=own, pairs=pairs))
+                blocks = list(_assistant_blocks(message, same_provider=same_provider, pairs=pairs))
                 while blocks and a_str(blocks[-1].get("type")) in _THOUGHTS:
                     blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
                 _add_blocks(self.open, "assistant", blocks)
-                if own and (container := _container_in(message)) is not None:
+                if same_provider and (container := _container_in(message)) is not None:
                     self.container = container
             _add_blocks(self.open, "user", _result_blocks(pairing.calls_after(message), results))
             if message.role == "user":
-                content = list(_content_blocks(message.parts, own=own))
+                content = list(_content_blocks(message.parts, same_provider=same_provider))
                 if not (content or pairing.has_answers(message)):
                     content = [_text_block(NOTHING)]
                 _add_blocks(self.open, "user", content)
@@ -204,17 +204,17 @@ def _server_pairs(messages: Sequence[Message], provider: str) -> tuple[frozenset
     """
     uses: set[str] = set()
     done: set[str] = set()
-    latest: set[str] = set()
+    latest_calls: set[str] = set()
     for message in messages:
         if message.role == "user":
-            latest = set()
+            latest_calls = set()
         elif message.role == "assistant":
             blocks = list(_server_blocks(message, provider))
             started = {a_str(block.get("id")) for block in blocks if "tool_use_id" not in block}
-            latest |= started
+            latest_calls |= started
             uses |= started
             done |= {a_str(block["tool_use_id"]) for block in blocks if "tool_use_id" in block}
-    waiting = latest - done
+    waiting = latest_calls - done
     return frozenset((uses & done) | waiting), bool(waiting)
 
 
@@ -226,10 +226,10 @@ def _server_blocks(message: Message, provider: str) -> Iterator[_Block]:
             yield part.data
 
 
-def _assistant_blocks(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterator[_Block]:
+def _assistant_blocks(message: Message, *, same_provider: bool, pairs: frozenset[str]) -> Iterator[_Block]:
     """The assistant's blocks in their order; of another provider's message, only what every provider may see."""
     for part in message.parts:
-        extra = own_extra(part, own=own)
+        extra = own_extra(part, same_provider=same_provider)
         match part:
             case Text(text=text) if text.strip():  # the API refuses what is blank, even from its own models
                 yield _as_input(with_extra(_text_block(text), extra))
@@ -237,10 +237,10 @@ def _assistant_blocks(message: Message, *, own: bool, pairs: frozenset[str]) -> 
                 yield _encode_call(part, extra, pairs)
             case Thinking(text=text) if extra.get("signature"):  # without one, it was cut off and is refused
                 yield with_extra({"type": "thinking", "thinking": text}, extra)
-            case ServerToolUse(data=dict() as data) if own:
+            case ServerToolUse(data=dict() as data) if same_provider:
                 if a_str(data.get("tool_use_id") or data.get("id")) in pairs:
                     yield _as_input(data)
-            case Opaque(data=dict() as data) if own and "type" in data:
+            case Opaque(data=dict() as data) if same_provider and "type" in data:
                 yield _as_input(data)
             case _:
                 pass
@@ -282,31 +282,33 @@ def _wire_id(call_id: str) -> str:
 
 def _result_blocks(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, bool]]) -> Iterator[_Block]:
     """The results of a turn's calls, in the calls' order, all in one message; then the media of failed calls."""
-    after: list[_Block] = []
+    blocks_after: list[_Block] = []
     for call in calls:
-        result, own = results.get(call.call_id, (None, False))
+        result, same_provider = results.get(call.call_id, (None, False))
         if result is None:
             missing = ToolResult(call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True)
-            yield _encode_result(missing, own=False)
+            yield _encode_result(missing, same_provider=False)
             continue
-        yield _encode_result(result, own=own)
+        yield _encode_result(result, same_provider=same_provider)
         if result.is_error and (media := list(_content_blocks(_not_texts(result)))):
-            after += [_text_block(f"From the result of {call.name} ({_wire_id(call.call_id)}):"), *media]
-    yield from after
+            blocks_after += [_text_block(f"From the result of {call.name} ({_wire_id(call.call_id)}):"), *media]
+    yield from blocks_after
 
 
-def _encode_result(result: ToolResult, *, own: bool) -> _Block:
+def _encode_result(result: ToolResult, *, same_provider: bool) -> _Block:
     text = result.text
     if not text.strip():
         text = ""
     block: _Block = {"type": "tool_result", "tool_use_id": _wire_id(result.call_id)}
     if result.is_error:  # holds text only, and must hold some
         block |= {"content": text or NO_REASON, "is_error": True}
-    elif _not_texts(result) or (own and any(part.extra for part in result.content)):
-        block["content"] = list(_content_blocks(result.content, own=own)) or ""  # an empty list is refused, this is not
+    elif _not_texts(result) or (same_provider and any(part.extra for part in result.content)):
+        block["content"] = (
+            list(_content_blocks(result.content, same_provider=same_provider)) or ""
+        )  # an empty list is refused, this is not
     else:
         block["content"] = text
-    if own:
+    if same_provider:
         return block | result.extra
     return block
 
@@ -315,10 +317,10 @@ def _not_texts(result: ToolResult) -> list[Image | Document]:
     return [part for part in result.content if not isinstance(part, Text)]
 
 
-def _content_blocks(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Block]:
+def _content_blocks(parts: Iterable[Part], *, same_provider: bool = False) -> Iterator[_Block]:
     """What a user's message or a result says. A part's `extra`, such as cache_control, is for this provider's own."""
     for part in parts:
-        extra = own_extra(part, own=own)
+        extra = own_extra(part, same_provider=same_provider)
         match part:
             case Text(text=text) if text.strip():
                 yield with_extra(_text_block(text), extra)
@@ -327,7 +329,7 @@ def _content_blocks(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Bl
                 if block["type"] == "text":
                     extra = {}  # it belongs to the medium, which this stands for
                 yield with_extra(block, extra)
-            case Opaque(data=dict() as data) if own and "type" in data:
+            case Opaque(data=dict() as data) if same_provider and "type" in data:
                 yield dict(data)
             case _:
                 pass

@@ -88,17 +88,17 @@ def _put_at(target: Any, steps: list[str | int], value: Any) -> Any:
     """`target` with `value` at the place that `steps` lead to. Missing levels are created."""
     if not steps:
         return value
-    first, *rest = steps
-    if isinstance(first, int):
+    step, *further_steps = steps
+    if isinstance(step, int):
         items = [] if target is None else target
-        if not isinstance(items, list) or first > len(items):
-            raise ValueError(f"no item {first} there")
-        if first == len(items):
+        if not isinstance(items, list) or step > len(items):
+            raise ValueError(f"no item {step} there")
+        if step == len(items):
             items.append(None)
-        items[first] = _put_at(items[first], rest, value)
+        items[step] = _put_at(items[step], further_steps, value)
         return items
     members = {} if target is None else target
     if not isinstance(members, dict):
-        raise ValueError(f"no member {first!r:.100} there")
-    members[first] = _put_at(members.get(first), rest, value)
+        raise ValueError(f"no member {step!r:.100} there")
+    members[step] = _put_at(members.get(step), further_steps, value)
     return members

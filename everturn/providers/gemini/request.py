@@ -120,13 +120,13 @@ def _is_3(request: Request) -> bool:
 
 
 def _encode_tools(request: Request) -> list[Json]:
-    own = [_server_tool(tool, request) for tool in request.server_tools]
-    if own and request.tools and not _is_3(request):
+    server_tools = [_server_tool(tool, request) for tool in request.server_tools]
+    if server_tools and request.tools and not _is_3(request):
         raise InvalidTool(
             f"{request.model.name} can't have functions and server-side tools in one request.",
             cure="Use Gemini 3 or later, or only one of the two kinds of tools.",
         )
-    tools = [*own, *map(dict, request.raw_tools)]
+    tools = [*server_tools, *map(dict, request.raw_tools)]
     if request.tools:
         declarations = [_declare_function(tool, request.model) for tool in request.tools]
         tools.insert(0, {"functionDeclarations": declarations})
@@ -254,20 +254,22 @@ class GeminiContents(EncodedMessages):
     def _encode_messages(self, messages: Sequence[Message], request: Request) -> None:
         pairing = Pairing(messages, as_given=request.as_given)
         own_messages = (message for message in messages if message.provider == request.model.provider)
-        ours = {result.call_id: result.extra for message in own_messages for result in message.tool_results}
+        extras_by_call_id = {
+            result.call_id: result.extra for message in own_messages for result in message.tool_results
+        }
         is_3 = _is_3(request) or self.browses
         contents = self.open
         nothing = {"text": ""} if request.as_given else _NOTHING
         for message in messages:
-            own = message.provider == request.model.provider
+            same_provider = message.provider == request.model.provider
             if message.role == "user":
-                user_parts = list(_user_parts(message.parts, own=own))
+                user_parts = list(_user_parts(message.parts, same_provider=same_provider))
                 if not (user_parts or pairing.has_answers(message)):
                     user_parts = [nothing]
                 if user_parts:
                     contents.append({"role": "user", "parts": user_parts})
             elif message.role == "assistant":
-                parts = list(_model_parts(message, own=own))
+                parts = list(_model_parts(message, same_provider=same_provider))
                 if is_3:
                     parts = _with_signature(parts)
                 if not parts:
@@ -279,7 +281,7 @@ class GeminiContents(EncodedMessages):
             elif message.role == "system":
                 self.system += (message.text,)
             contents += _result_contents(
-                pairing.calls_after(message), pairing.results, ours, is_3=is_3, browses=self.browses
+                pairing.calls_after(message), pairing.results, extras_by_call_id, is_3=is_3, browses=self.browses
             )
 
     def begin_with_a_user(self) -> None:
@@ -293,23 +295,25 @@ class BrowsersContents(GeminiContents):
     browses = True
 
 
-def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
-    """What a user said. A part's `extra`, such as videoMetadata, and parts of other kinds are for `own` only."""
+def _user_parts(parts: Sequence[Part], *, same_provider: bool) -> Iterator[Json]:
+    """What a user said. A part's `extra`, such as videoMetadata, and parts of other kinds are for the same provider
+    only."""
     for part in parts:
-        extra = own_extra(part, own=own)
+        extra = own_extra(part, same_provider=same_provider)
         if isinstance(part, Text):
             if part.text:
                 yield with_extra({"text": part.text}, extra)
         elif isinstance(part, Image | Document):
             yield _medium(part, extra, sendable=_takes(part, GEMINI))
-        elif isinstance(part, Opaque) and own and _is_part(part.data):
+        elif isinstance(part, Opaque) and same_provider and _is_part(part.data):
             yield part.data
 
 
-def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:
-    """What the model said. `own`: this provider made it, so that what only it may see goes back, as it came."""
+def _model_parts(message: Message, *, same_provider: bool) -> Iterator[Json]:
+    """What the model said. `same_provider`: this provider made it, so that what only it may see goes back, as it
+    came."""
     for part in message.parts:
-        extra = own_extra(part, own=own)
+        extra = own_extra(part, same_provider=same_provider)
         if isinstance(part, Text):
             if part.text or extra:
                 yield with_extra({"text": part.text}, extra)
@@ -317,10 +321,10 @@ def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:
             called = {"id": _wire_id(part), "name": wire_name(part.name), "args": sent_arguments(part)}
             yield with_extra({"functionCall": called}, extra)
         elif isinstance(part, Image | Document):
-            yield _medium(part, extra, sendable=own or _takes(part, PICTURES))
-        elif isinstance(part, Thinking) and own:
+            yield _medium(part, extra, sendable=same_provider or _takes(part, PICTURES))
+        elif isinstance(part, Thinking) and same_provider:
             yield with_extra({"text": part.text, "thought": True}, extra)
-        elif isinstance(part, ServerToolUse | Opaque) and own and _is_part(part.data):
+        elif isinstance(part, ServerToolUse | Opaque) and same_provider and _is_part(part.data):
             yield part.data
 
 
@@ -361,19 +365,22 @@ def _result_contents(
         if "parts" in extra:  # its media, as they came
             result = result.model_copy(update={"content": (Text(text=result.text),)})
         media = [part for part in result.content if isinstance(part, Image | Document)]
-        inside = [part for part in media if is_3 and part.data is not None and _takes(part, _IN_RESULTS)]
-        outside = [part for part in media if part not in inside and _takes(part, GEMINI)]
+        parts_inside = [part for part in media if is_3 and part.data is not None and _takes(part, _IN_RESULTS)]
+        parts_outside = [part for part in media if part not in parts_inside and _takes(part, GEMINI)]
         response: Json = {"id": _wire_id(call), "name": wire_name(call.name)}
         # Always a text under one key: Gemini reads "$ref" in an object as the name of a file.
-        text = _result_text(result, inside, outside)
+        text = _result_text(result, parts_inside, parts_outside)
         response["response"] = {"error" if result.is_error else "output": text}
         if browses and in_a_browser(call.name):
             response["response"] = _of_browser(call, result) or response["response"]
-        if inside:
-            response["parts"] = [_media_part(part) for part in inside]
+        if parts_inside:
+            response["parts"] = [_media_part(part) for part in parts_inside]
         responses.append({"functionResponse": response | extra})
-        if outside:
-            following += [{"text": f"From the result of {call.name} ({_wire_id(call)}):"}, *map(_media_part, outside)]
+        if parts_outside:
+            following += [
+                {"text": f"From the result of {call.name} ({_wire_id(call)}):"},
+                *map(_media_part, parts_outside),
+            ]
     if responses:
         yield {"role": "user", "parts": responses}
     if following:

@@ -68,7 +68,7 @@ class Blocks:
         """More text, of a content that is text by now."""
         self._join_block(_ContentBlock("text", "text", [text]), whole=False)
 
-    def add_block(self, given: dict[str, Any], *, whole: bool) -> Delta | None:
+    def add_block(self, given: dict[str, Any], *, is_whole_reply: bool) -> Delta | None:
         """Reads a block, or more of the latest one."""
         kind = a_str(given.get("type")) or "text"
         name: TextKind = "thinking" if kind == "thinking" else "text"
@@ -83,7 +83,9 @@ class Blocks:
         if not all(a_dict(item).keys() == {"type", "text"} and item["type"] == "text" for item in inner):
             fields[name] = inner  # a thought with a reference in it
         text = a_str(content) or "".join(a_str(a_dict(item).get("text")) for item in inner)
-        self._join_block(_ContentBlock(kind, name, [text], fields, as_text=isinstance(content, str)), whole=whole)
+        self._join_block(
+            _ContentBlock(kind, name, [text], fields, as_text=isinstance(content, str)), whole=is_whole_reply
+        )
         if not text:
             return None
         return Delta(name, mend(text))
@@ -93,14 +95,14 @@ class Blocks:
             if block.pieces[0] or block.fields:
                 self._found.append(block)
             return
-        last = self._found[-1]
-        last.pieces += block.pieces
+        last_block = self._found[-1]
+        last_block.pieces += block.pieces
         for key, value in block.fields.items():
-            ours = last.fields.get(key)
+            ours = last_block.fields.get(key)
             if isinstance(ours, list) and isinstance(value, list):
-                last.fields[key] = [*ours, *value]
+                last_block.fields[key] = [*ours, *value]
             else:
-                last.fields[key] = value
+                last_block.fields[key] = value
 
     def text_of(self, text_field: str) -> str:
         return "".join(block.text for block in self._found if block.text_field == text_field)
@@ -122,13 +124,13 @@ class Blocks:
                 yield Opaque(data=fields)
 
 
-def _goes_on(last: _ContentBlock, piece: _ContentBlock) -> bool:
+def _goes_on(last_block: _ContentBlock, piece: _ContentBlock) -> bool:
     """Whether a piece continues the latest block. What is signed or closed has ended."""
-    if last.type != piece.type or not last.text_field or last.fields.get("closed"):
+    if last_block.type != piece.type or not last_block.text_field or last_block.fields.get("closed"):
         return False
-    if any(last.fields.get(key) != piece.fields.get(key) for key in _OWN_PLACES):
+    if any(last_block.fields.get(key) != piece.fields.get(key) for key in _OWN_PLACES):
         return False
-    return not ("signature" in last.fields and piece.pieces[0])
+    return not ("signature" in last_block.fields and piece.pieces[0])
 
 
 def blocks_of(message: Message) -> list[dict[str, Any]]:

@@ -95,14 +95,14 @@ class PartialCalls:
     bare: dict[int | None, str] = field(default_factory=dict)
     """Entries of `tool_calls` without a function, by index, with their ids: a later entry may bring the function."""
 
-    def add_entry(self, entry: dict[str, Any], *, model: Model, whole: bool) -> None:
+    def add_entry(self, entry: dict[str, Any], *, model: Model, is_whole_reply: bool) -> None:
         """Reads an entry of `tool_calls`: a new call, or more of a known one."""
         function = entry.get("function")
         is_custom = not isinstance(function, dict)
         index = an_int(entry.get("index"))
         call_id = "" if entry.get("id") is None else str(entry["id"])
         if is_custom and not isinstance(entry.get("custom"), dict):
-            if whole or all(call.index != index for call in self.calls):
+            if is_whole_reply or all(call.index != index for call in self.calls):
                 self.bare[index] = call_id
             return
         if is_custom:
@@ -112,11 +112,11 @@ class PartialCalls:
             fields = a_dict(function)
             arguments = fields.get("arguments")
         name = a_str(fields.get("name"))
-        call = None if whole else self._going_on(index, call_id, name)
+        call = None if is_whole_reply else self._going_on(index, call_id, name)
         if call is None:
             if len(self.calls) >= MAX_CALLS:
                 raise unusable_reply(model, f"it holds more than {MAX_CALLS} tool calls")
-            if not (call_id or whole):
+            if not (call_id or is_whole_reply):
                 call_id = self.bare.pop(index, "")
             call = PartialCall(index, call_id, is_custom)
             self.calls.append(call)
@@ -138,7 +138,7 @@ class PartialCalls:
 
     def add_legacy_entry(self, function: dict[str, Any], *, model: Model, whole: bool) -> None:
         """Reads `function_call`, the form before `tool_calls`."""
-        self.add_entry({"index": -1, "type": LEGACY, "function": function}, model=model, whole=whole)
+        self.add_entry({"index": -1, "type": LEGACY, "function": function}, model=model, is_whole_reply=whole)
 
     def drop_repeated(self) -> None:
         """A server that sends `function_call` beside `tool_calls` says the same call twice; one whose fields are all

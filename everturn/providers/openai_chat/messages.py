@@ -71,16 +71,16 @@ class ChatMessages(EncodedMessages):
     def _encode_message(
         self, message: Message, pairing: Pairing, dialect: Dialect, request: Request
     ) -> Iterator[Encoded]:
-        own = message.provider == request.model.provider
+        same_provider = message.provider == request.model.provider
         match message.role:
             case "assistant":
-                if own:
+                if same_provider:
                     self.good_until = min(self.good_until, sound_expiry(message, request.now))
-                turn = _assistant_turn(message, pairing, dialect=dialect, own=own, now=request.now)
+                turn = _assistant_turn(message, pairing, dialect=dialect, same_provider=same_provider, now=request.now)
                 # Claude takes no empty text, whatever stands before it; LiteLLM (1.110.2) writes one of its own.
                 yield from (item for item in turn if not (is_claude(request.model.model) and _is_empty(item)))
             case "user":
-                if user := _user_message(message, dialect, own=own):
+                if user := _user_message(message, dialect, same_provider=same_provider):
                     yield user
             case "system":
                 yield {"role": "system", "content": message.text}
@@ -105,14 +105,14 @@ def _is_empty(encoded: Encoded) -> bool:
 
 
 def _assistant_turn(
-    message: Message, pairing: Pairing, *, dialect: Dialect, own: bool, now: datetime | None
+    message: Message, pairing: Pairing, *, dialect: Dialect, same_provider: bool, now: datetime | None
 ) -> Iterator[Encoded]:
     """The assistant's message, the results of its calls in their order, and the pictures in these results."""
     calls = pairing.calls_after(message)
     results = pairing.results
-    yield _assistant_message(message, dialect=dialect, own=own, now=now)
+    yield _assistant_message(message, dialect=dialect, same_provider=same_provider, now=now)
     yield from _tool_messages(calls, results, dialect)
-    if own:
+    if same_provider:
         for custom in _custom_calls(message):
             yield {"role": "tool", "tool_call_id": str(custom["id"]), "content": NOT_OURS}
     yield from _pictures_of(calls, results, dialect)
@@ -142,13 +142,13 @@ def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], d
             yield {"role": "user", "content": _encode_content((label, *media), dialect)}
 
 
-def _assistant_message(message: Message, *, dialect: Dialect, own: bool, now: datetime | None) -> Encoded:
+def _assistant_message(message: Message, *, dialect: Dialect, same_provider: bool, now: datetime | None) -> Encoded:
     sound = ""
     spoken = frozenset[int]()
-    if own:
+    if same_provider:
         sound, spoken = find_sound(message, now)
     images: list[Encoded] = []
-    if own and dialect.images:
+    if same_provider and dialect.images:
         images = pictures_beside(message)
     text = "".join(
         _part_text(part)
@@ -156,15 +156,17 @@ def _assistant_message(message: Message, *, dialect: Dialect, own: bool, now: da
         if not (part.extra and (place in spoken or is_sound(part) or (images and IMAGES in part.extra)))
     )
     # Another provider's thoughts are not sent.
-    thinking = [part for part in message.parts if own and isinstance(part, Thinking)]
+    thinking = [part for part in message.parts if same_provider and isinstance(part, Thinking)]
     thoughts = "".join(part.text for part in thinking)
     encoded: Encoded = {"role": "assistant", "content": text}
-    entries = [_encode_call(part, dialect, own=own) for part in message.parts if isinstance(part, ToolCall)]
-    if own:
+    entries = [
+        _encode_call(part, dialect, same_provider=same_provider) for part in message.parts if isinstance(part, ToolCall)
+    ]
+    if same_provider:
         entries += _custom_calls(message)
     if entries:
         encoded["content"] = text or None
-        if own and any(entry.get("type") == LEGACY for entry in entries):
+        if same_provider and any(entry.get("type") == LEGACY for entry in entries):
             encoded["function_call"] = entries[0]["function"]
         else:
             encoded["tool_calls"] = entries
@@ -175,13 +177,13 @@ def _assistant_message(message: Message, *, dialect: Dialect, own: bool, now: da
         encoded["content"] = [{"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}]
         if text:
             encoded["content"].append({"type": "text", "text": text})
-    if own and (blocks := blocks_of(message)):
+    if same_provider and (blocks := blocks_of(message)):
         encoded["content"] = blocks
     if sound:
         encoded |= {"audio": {"id": sound}, "content": text or None}
     if images:
         encoded["images"] = images
-    if own:
+    if same_provider:
         for part in message.parts:
             if part.extra and not isinstance(part, ToolCall):
                 encoded |= {name: part.extra[name] for name in MESSAGE_FIELDS if name in part.extra}
@@ -196,10 +198,10 @@ def _custom_calls(message: Message) -> list[Encoded]:
     return [data for data in kept if data.get("type") == "custom" and data.get("id")]
 
 
-def _encode_call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
+def _encode_call(call: ToolCall, dialect: Dialect, *, same_provider: bool) -> Encoded:
     call_id = _wire_id(call, dialect)
-    name = call.name if own and _is_servers(call) else plain_name(call.name)
-    if own and call.extra.get("type") == "custom":
+    name = call.name if same_provider and _is_servers(call) else plain_name(call.name)
+    if same_provider and call.extra.get("type") == "custom":
         text: Any = call.unparsed
         if text is None:
             text = call.arguments.get("input", "")
@@ -207,7 +209,7 @@ def _encode_call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
         return {"id": call_id, "type": "custom", "custom": custom}
     function = {"name": name, "arguments": write_json(sent_arguments(call)).decode()}
     entry: Encoded = {"id": call_id, "type": "function", "function": function}
-    if not (own and call.extra):
+    if not (same_provider and call.extra):
         return entry
     entry["function"] = a_dict(call.extra.get("function")) | function
     return call.extra | entry | {"type": call.extra.get("type", "function")}
@@ -245,17 +247,22 @@ def _result_text(result: ToolResult, dialect: Dialect) -> str:
 def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document, ...]:
     """The media that follow in a user's message, since a tool message can't hold them."""
     return tuple(
-        part for part in result.content if not isinstance(part, Text) and _media_block(part, dialect, own=False)
+        part
+        for part in result.content
+        if not isinstance(part, Text) and _media_block(part, dialect, same_provider=False)
     )
 
 
-def _media_block(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded | None:
+def _media_block(part: Image | Document, dialect: Dialect, *, same_provider: bool) -> Encoded | None:
     """The block for a picture, a file or a sound; None if the server takes none of this type."""
     media_type, data = medium_of(part)
     if isinstance(part, Image) or media_type in PICTURES:
         if not can_take(part, PICTURES):
             return None
-        return {"type": "image_url", "image_url": with_extra({"url": url_of(part)}, own_extra(part, own=own))}
+        return {
+            "type": "image_url",
+            "image_url": with_extra({"url": url_of(part)}, own_extra(part, same_provider=same_provider)),
+        }
     if data and dialect.sounds and (sound := SOUNDS.get(media_type)):
         return {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
     if dialect.files == "document_url":
@@ -263,32 +270,33 @@ def _media_block(part: Image | Document, dialect: Dialect, *, own: bool) -> Enco
     if dialect.files == "none" or (dialect.files == "data" and data is None) or not can_take(part, frozenset({PDF})):
         return None
     file = {"filename": file_name(part), "file_data": url_of(part)}
-    return {"type": "file", "file": with_extra(file, own_extra(part, own=own))}
+    return {"type": "file", "file": with_extra(file, own_extra(part, same_provider=same_provider))}
 
 
-def _user_message(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
-    """A user's message; empty if nothing in it can be sent. `own`: what only this server knows may be in it."""
-    kinds = (Text, Image, Document, Opaque) if own else (Text, Image, Document)
+def _user_message(message: Message, dialect: Dialect, *, same_provider: bool) -> Encoded:
+    """A user's message; empty if nothing in it can be sent. `same_provider`: what only this server knows may be in
+    it."""
+    kinds = (Text, Image, Document, Opaque) if same_provider else (Text, Image, Document)
     parts = [part for part in message.parts if isinstance(part, kinds)]
     if not parts:
         return {}
-    return {"role": "user", "content": _encode_content(parts, dialect, own=own)}
+    return {"role": "user", "content": _encode_content(parts, dialect, same_provider=same_provider)}
 
 
-def _encode_content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
-    if all(isinstance(part, Text) and not (own and part.extra) for part in parts):
+def _encode_content(parts: Sequence[Part], dialect: Dialect, *, same_provider: bool = False) -> str | list[Encoded]:
+    if all(isinstance(part, Text) and not (same_provider and part.extra) for part in parts):
         return on_lines([part.text for part in parts if isinstance(part, Text)])
-    return [_encode_part(part, dialect, own=own) for part in parts]
+    return [_encode_part(part, dialect, same_provider=same_provider) for part in parts]
 
 
-def _encode_part(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
+def _encode_part(part: Part, dialect: Dialect, *, same_provider: bool) -> Encoded:
     match part:
         case Image() | Document():
-            return _media_block(part, dialect, own=own) or {"type": "text", "text": in_words(part)}
+            return _media_block(part, dialect, same_provider=same_provider) or {"type": "text", "text": in_words(part)}
         case Opaque(data=dict() as data):
             return data
         case _:
-            return with_extra({"type": "text", "text": _part_text(part)}, own_extra(part, own=own))
+            return with_extra({"type": "text", "text": _part_text(part)}, own_extra(part, same_provider=same_provider))
 
 
 def _part_text(part: Part) -> str:

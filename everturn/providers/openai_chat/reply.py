@@ -68,7 +68,7 @@ LiteLLM's `thinking_blocks` and GitHub Copilot's `reasoning_opaque`."""
 def decode(body: object, request: Request) -> Reply:
     """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
     assembler = Assembler(request)
-    assembler.take_chunk(a_dict(body), whole=True)
+    assembler.take_chunk(a_dict(body), is_whole_reply=True)
     reply = assembler.finish()
     if assembler.broke_off:
         raise unusable_reply(request.model, "it does not say why it stopped")
@@ -140,8 +140,8 @@ class Assembler:
             return []
         return self.take_chunk(object_of(event, self.request.model))
 
-    def take_chunk(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
-        """Reads one chunk of a stream, or a `whole` reply."""
+    def take_chunk(self, chunk: dict[str, Any], *, is_whole_reply: bool = False) -> list[Delta]:
+        """Reads one chunk of a stream, or the whole reply if `is_whole_reply`."""
         # Called for every few letters of a reply: it checks only fields that are there, not all that are possible.
         choices = chunk.get("choices")
         if (chunk.get("error") or not choices or "x_groq" in chunk) and (error := error_in(chunk)):
@@ -164,21 +164,21 @@ class Assembler:
         if not choice:
             return []
         self._answered = True
-        self.done = self.done or whole
+        self.done = self.done or is_whole_reply
         if choice.get("error"):
             raise ErrorInReply({"error": choice["error"]})
         if finish := choice.get("finish_reason"):
             self._finish = self._finish_reason(finish, choice) or self._finish
         if choice.get("logprobs") or choice.get("content_filter_results"):
             self._take_beside(choice)
-        field_of_delta = "message" if whole else "delta"
+        field_of_delta = "message" if is_whole_reply else "delta"
         delta = choice.get(field_of_delta)
         if delta is None:
             self._whole_message = a_dict(choice.get("message")) or self._whole_message
             return []
         if not isinstance(delta, dict):
             raise self._invalid_reply(f"its {field_of_delta} is not a JSON object")
-        return self._take_delta(delta, whole=whole)
+        return self._take_delta(delta, is_whole_reply=is_whole_reply)
 
     def _finish_reason(self, finish: object, choice: dict[str, Any]) -> str:
         """Why the reply ended. If the common field says that all is well, what the model's own provider said counts:
@@ -186,8 +186,8 @@ class Assembler:
         # SGLang's own form is an object; a number, as of protobuf's enums, is nothing that could be looked up.
         reason = a_str(a_dict(finish).get("type")) or text_or_json(finish)
         matched = next((choice[name] for name in _MATCHED if name in choice), ...)
-        own = a_dict(choice.get("provider_specific_fields")).get("native_finish_reason")
-        native = a_str(choice.get("native_finish_reason")) or a_str(own)
+        own_reason = a_dict(choice.get("provider_specific_fields")).get("native_finish_reason")
+        native = a_str(choice.get("native_finish_reason")) or a_str(own_reason)
         by_reason = is_stop_text(reason) or is_stop_text(native)
         if matched is not ... or by_reason:
             # Of a gateway, the same field may hold what Claude calls it: end_turn.
@@ -204,11 +204,11 @@ class Assembler:
             self._index = 0 if several else _index_of(first) or 0
         return next((choice for choice in map(a_dict, choices) if _index_of(choice) in {None, self._index}), {})
 
-    def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
+    def _take_delta(self, delta: dict[str, Any], *, is_whole_reply: bool) -> list[Delta]:
         deltas: list[Delta] = []
         self._said_something = self._said_something or bool(delta)
         for name, value in delta.items():
-            if not value and not (name == "content" and whole and self._is_json(value)):
+            if not value and not (name == "content" and is_whole_reply and self._is_json(value)):
                 continue
             match name:
                 case "content" if isinstance(value, str):
@@ -218,7 +218,7 @@ class Assembler:
                         self._text.append(value)
                     deltas.append(Delta("text", mend(value)))
                 case "content" if is_blocks(value) or is_blocks([value]):
-                    deltas += self._take_blocks(as_list(value), whole=whole)
+                    deltas += self._take_blocks(as_list(value), is_whole_reply=is_whole_reply)
                 case "content" if self._is_json(value):
                     # Cloudflare's JSON mode: the object itself, where others send its text.
                     text = write_json(value).decode()
@@ -237,9 +237,9 @@ class Assembler:
                     deltas += self._take_thinking(name, value, delta)
                 case "tool_calls" if isinstance(value, list | dict):
                     for entry in as_list(value):
-                        self._calls.add_entry(a_dict(entry), model=self.request.model, whole=whole)
+                        self._calls.add_entry(a_dict(entry), model=self.request.model, is_whole_reply=is_whole_reply)
                 case "function_call" if isinstance(value, dict):
-                    self._calls.add_legacy_entry(value, model=self.request.model, whole=whole)
+                    self._calls.add_legacy_entry(value, model=self.request.model, whole=is_whole_reply)
                 case "error":
                     raise ErrorInReply({"error": value})
                 case "content" | "tool_calls":
@@ -274,7 +274,7 @@ class Assembler:
         if not self.complete:
             raise self._invalid_reply("the stream ended in the middle")
         if not self._said_something and self._whole_message:
-            self._take_delta(self._whole_message, whole=True)
+            self._take_delta(self._whole_message, is_whole_reply=True)
         stop: Stop = "end"
         if self._finish:
             stop = stop_of(self._finish, self.request.model)
@@ -316,7 +316,7 @@ class Assembler:
             self._thinking.append(thought)
             yield Delta("thinking", mend(thought))
 
-    def _take_blocks(self, blocks: list[Any], *, whole: bool) -> Iterator[Delta]:
+    def _take_blocks(self, blocks: list[Any], *, is_whole_reply: bool) -> Iterator[Delta]:
         """A content that is a list, such as Mistral's thoughts and texts."""
         if not self._blocks and self._text:
             self._blocks.add_text("".join(self._text))
@@ -328,7 +328,7 @@ class Assembler:
                 self._refused = True
                 self._blocks.add_text(text)
                 yield Delta("text", mend(text))
-            elif block and (delta := self._blocks.add_block(block, whole=whole)):
+            elif block and (delta := self._blocks.add_block(block, is_whole_reply=is_whole_reply)):
                 yield delta
 
     def _take_signed(self, blocks: list[Any]) -> Iterator[Delta]:
@@ -360,16 +360,16 @@ class Assembler:
         if self._blocks.is_plain:
             text = self._blocks.text_of("text") + text
             thinking += self._blocks.text_of("thinking")
-        beside: dict[str, Any] = {}
+        extra_fields: dict[str, Any] = {}
         if self._beside:
-            beside["extra_content"] = mend_texts(self._beside)
+            extra_fields["extra_content"] = mend_texts(self._beside)
         if self._unknown:
-            beside[UNKNOWN] = mend_texts(self._unknown)
+            extra_fields[UNKNOWN] = mend_texts(self._unknown)
         thoughts: dict[str, Any] = {}
         if self._reasoning:
             thoughts["reasoning_details"] = mend_texts(self._reasoning)
         if not text:
-            thoughts |= beside
+            thoughts |= extra_fields
         # OpenRouter's `reasoning` only says its details again, and is not wanted back beside them.
         again = self._came_in == "reasoning" and bool(self._reasoning)
         if self._came_in and not again and not row_of(self.request.model.provider).dialect.reasoning_field:
@@ -384,32 +384,34 @@ class Assembler:
             yield from self._blocks.as_parts()
         if text:
             if self._annotations:
-                beside["annotations"] = mend_texts(self._annotations)
-            yield Text(text=text, extra=beside)
+                extra_fields["annotations"] = mend_texts(self._annotations)
+            yield Text(text=text, extra=extra_fields)
         if self._media:
             yield from self._media.as_parts()
 
     def _call_parts(self, stop: Stop) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same each time this is read."""
-        ours = self._our_calls()
+        our_calls = self._our_calls()
         cut = stop != "end" or self._stop_text is True
         request = self.request
-        named = call_ids([call.id for call in ours], request.messages, response_id=self._id, hidden=request.hidden_ids)
+        named = call_ids(
+            [call.id for call in our_calls], request.messages, response_id=self._id, hidden=request.hidden_ids
+        )
         ids = iter(named)
         for call in self._calls.calls:
-            if call not in ours:
+            if call not in our_calls:
                 custom = {"name": mend(call.name)[:MAX_REPLY_NAME_CHARS], "input": mend(call.text)}
                 yield Opaque(data={**mend_texts(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
                 continue
             call_id, provider_id = next(ids)
-            latest = call is ours[-1]
+            is_last = call is our_calls[-1]
             yield tool_call(
                 call,
                 name=reading.own_name(call.name, request),
                 call_id=call_id,
                 provider_id=provider_id,
-                cut_off=cut and latest,
-                bare_is_whole=not latest or self._bare_is_whole(call),
+                cut_off=cut and is_last,
+                bare_is_whole=not is_last or self._bare_is_whole(call),
             )
 
     def _bare_is_whole(self, call: PartialCall) -> bool:
@@ -446,18 +448,18 @@ def _merge_detail(details: list[Any], detail: dict[str, Any]) -> None:
     Texts and summaries come in pieces, a signature after its text. What is encrypted comes whole. LiteLLM's
     thinking_blocks are the same.
     """
-    last = details[-1] if details and isinstance(details[-1], dict) else {}
+    last_detail = details[-1] if details and isinstance(details[-1], dict) else {}
     going_on = a_str(detail.get("type")) in {"reasoning.text", "reasoning.summary", "thinking"} and all(
-        last.get(name) == detail.get(name) for name in ("type", "index")
+        last_detail.get(name) == detail.get(name) for name in ("type", "index")
     )
-    if not going_on or (last.get("signature") and (detail.get("text") or detail.get("thinking"))):
+    if not going_on or (last_detail.get("signature") and (detail.get("text") or detail.get("thinking"))):
         details.append(dict(detail))
         return
     for name, value in detail.items():
         if name in {"text", "summary", "thinking"} and isinstance(value, str):
-            last[name] = a_str(last.get(name)) + value
+            last_detail[name] = a_str(last_detail.get(name)) + value
         elif value is not None:
-            last[name] = value
+            last_detail[name] = value
 
 
 def _join_values(known: Any, value: Any) -> Any:

@@ -100,9 +100,9 @@ def _wanted_effort(request: Request) -> str | None:
 
 
 def _encode_tools(request: Request, dialect: Dialect) -> dict[str, Any]:
-    own = [_encode_tool(tool, request.model, dialect) for tool in request.tools]
+    function_tools = [_encode_tool(tool, request.model, dialect) for tool in request.tools]
     served, fields = encode_server_tools(request, dialect)
-    tools = [*own, *served, *map(dict, request.raw_tools)]
+    tools = [*function_tools, *served, *map(dict, request.raw_tools)]
     if not tools:
         return fields
     body: dict[str, Any] = {"tools": tools, **fields}

@@ -263,15 +263,15 @@ class Assembler:
             place.started = place.started or item
 
     def _all_items(self) -> list[Item]:
-        whole = [item for item in map(a_dict, a_list(self._response.get("output"))) if _is_item(item)]
+        whole_items = [item for item in map(a_dict, a_list(self._response.get("output"))) if _is_item(item)]
         places = sorted(self._places, key=lambda place: place.index)
         all_over = all(place.finished for place in places)
         # Some servers leave the items out of the last event, or some of them.
-        if len(whole) > len(places) or (len(whole) == len(places) and not all_over):
-            return whole
+        if len(whole_items) > len(places) or (len(whole_items) == len(places) and not all_over):
+            return whole_items
         items = [place.finished or self._fill_item(place) for place in places]
-        whole += [{}] * (len(items) - len(whole))
-        return [_with_seal(item, same) for item, same in zip(items, whole, strict=True)]
+        whole_items += [{}] * (len(items) - len(whole_items))
+        return [_with_seal(item, same) for item, same in zip(items, whole_items, strict=True)]
 
     def _fill_item(self, place: _Place) -> Item:
         """An item put together from its deltas, because its last event did not come."""
@@ -374,12 +374,12 @@ def _thoughts_of(pieces: dict[tuple[str, int], str]) -> Item:
     return blocks
 
 
-def _with_seal(item: Item, same: Item) -> Item:
+def _with_seal(item: Item, whole_item: Item) -> Item:
     """The item, with the encrypted content that only the response has for it: an item's last event may come early."""
-    sealed = same.get("encrypted_content")
+    sealed = whole_item.get("encrypted_content")
     if not sealed or item.get("encrypted_content"):
         return item
-    if item.get("type") != same.get("type") or item.get("id") != same.get("id"):
+    if item.get("type") != whole_item.get("type") or item.get("id") != whole_item.get("id"):
         return item
     return item | {"encrypted_content": sealed}
 

@@ -162,7 +162,7 @@ class ResponsesItems(EncodedMessages):
         provider = request.model.provider
         pairing = Pairing(messages, as_given=request.as_given)
         own = (message for message in messages if message.provider == provider)
-        ours = {result.call_id for message in own for result in message.tool_results}
+        own_call_ids = {result.call_id for message in own for result in message.tool_results}
         wire_ids = _wire_ids(messages, provider, pairing, used=self._wire_ids)
         for message in messages:
             match message.role:
@@ -170,14 +170,18 @@ class ResponsesItems(EncodedMessages):
                     items, as_made = _encode_reply(message, wire_ids, provider, self.stored)
                     self.open += items
                     # Right after their calls: some servers look no further.
-                    self.open += _call_outputs(pairing.calls_after(message), pairing, wire_ids, ours, own=as_made)
+                    self.open += _call_outputs(
+                        pairing.calls_after(message), pairing, wire_ids, own_call_ids, same_provider=as_made
+                    )
                 case "user":
-                    content = _user_content(message.parts, own=message.provider == provider)
+                    content = _user_content(message.parts, same_provider=message.provider == provider)
                     self.open.append({"role": "user", "content": content})
                 case "system":
                     self.open.append({"role": "system", "content": message.text})
                 case "tool":  # each result goes after its call
-                    self.open += _call_outputs(pairing.calls_after(message), pairing, wire_ids, ours, own=False)
+                    self.open += _call_outputs(
+                        pairing.calls_after(message), pairing, wire_ids, own_call_ids, same_provider=False
+                    )
 
 
 class StoredItems(ResponsesItems):
@@ -187,15 +191,26 @@ class StoredItems(ResponsesItems):
 
 
 def _call_outputs(
-    calls: Iterable[ToolCall], pairing: Pairing, wire_ids: Mapping[str, str], ours: Container[str], *, own: bool
+    calls: Iterable[ToolCall],
+    pairing: Pairing,
+    wire_ids: Mapping[str, str],
+    own_call_ids: Container[str],
+    *,
+    same_provider: bool,
 ) -> Iterator[Item]:
     for call in calls:
         result = pairing.results.get(call.call_id)
-        if own and caller_run.kind_of(call):
+        if same_provider and caller_run.kind_of(call):
             for item in caller_run.result_items(call, result, wire_id=wire_ids[call.call_id]):
                 yield _with_caller(item, call)
             continue
-        yield _output_item(call, result, wire_id=wire_ids[call.call_id], own=own, own_result=call.call_id in ours)
+        yield _output_item(
+            call,
+            result,
+            wire_id=wire_ids[call.call_id],
+            same_provider=same_provider,
+            own_result=call.call_id in own_call_ids,
+        )
 
 
 def _encode_reply(
@@ -231,24 +246,26 @@ def _wire_ids(
     it alone, so that no two may share one; what a message's id is never changes as the conversation goes on."""
     ids: dict[str, str] = {}
     for message in messages:
-        own = message.provider == provider and message.role == "assistant"
+        same_provider = message.provider == provider and message.role == "assistant"
         for call in calls_in(message) or pairing.calls_after(message):
             given = call.call_id
-            if own and call.provider_id and call.provider_id not in used:
+            if same_provider and call.provider_id and call.provider_id not in used:
                 given = call.provider_id
-            if given in used or not (own or _WIRE_ID.fullmatch(given)):
+            if given in used or not (same_provider or _WIRE_ID.fullmatch(given)):
                 given = hashlib.sha256(call.call_id.encode()).hexdigest()[:24]
             used.add(given)
             ids[call.call_id] = given
     return ids
 
 
-def _output_item(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: bool, own_result: bool) -> Item:
-    """The item of a result. `own`: the call is as this provider made it; `own_result`: the result is in that form."""
-    custom = own and call.extra.get("type") == "custom_tool_call"
+def _output_item(
+    call: ToolCall, result: ToolResult | None, *, wire_id: str, same_provider: bool, own_result: bool
+) -> Item:
+    """The item of a result. `same_provider`: this provider made the call; `own_result`: the result is in its form."""
+    custom = same_provider and call.extra.get("type") == "custom_tool_call"
     item: Item = {"type": "custom_tool_call_output" if custom else "function_call_output", "call_id": wire_id}
-    item["output"] = _result_content(result, own=own_result) if result else NO_RESULT
-    if own:
+    item["output"] = _result_content(result, same_provider=own_result) if result else NO_RESULT
+    if same_provider:
         item = _with_caller(item, call)
     if result and own_result:
         return item | result.extra
@@ -263,33 +280,35 @@ def _with_caller(item: Item, call: ToolCall) -> Item:
     return item | {"caller": caller}
 
 
-def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:
+def _result_content(result: ToolResult, *, same_provider: bool) -> str | list[dict[str, Any]]:
     """Text, or a list if there is more than text. The protocol has no flag for errors: they are put into words."""
     text = result.text
     prefix = error_prefix(result, text)
-    if all(isinstance(part, Text) for part in result.content) and not (own and any(p.extra for p in result.content)):
+    if all(isinstance(part, Text) for part in result.content) and not (
+        same_provider and any(p.extra for p in result.content)
+    ):
         return prefix + text
-    content = [*_content_blocks(result.content, own=own)]
+    content = [*_content_blocks(result.content, same_provider=same_provider)]
     if not prefix:
         return content
     return [{"type": "input_text", "text": prefix.rstrip()}, *content]
 
 
-def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, Any]]:
-    if len(parts) == 1 and isinstance(only := parts[0], Text) and not (own and only.extra):
+def _user_content(parts: Sequence[Part], *, same_provider: bool) -> str | list[dict[str, Any]]:
+    if len(parts) == 1 and isinstance(only := parts[0], Text) and not (same_provider and only.extra):
         return only.text
-    content = [*_content_blocks(parts, own=own)]
+    content = [*_content_blocks(parts, same_provider=same_provider)]
     words_only = not any(isinstance(part, Image | Document) for part in parts)
     if words_only and all(block.keys() == {"type", "text"} for block in content):
         return on_lines([block["text"] for block in content])
     return content
 
 
-def _content_blocks(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, Any]]:
+def _content_blocks(parts: Sequence[Part], *, same_provider: bool = False) -> Iterator[dict[str, Any]]:
     """What a user's message or a result says. A part's `extra`, such as an image's detail, and blocks of other kinds,
-    such as a stored file, are for this provider's `own`."""
+    such as a stored file, are for the same provider."""
     for part in parts:
-        extra = own_extra(part, own=own)
+        extra = own_extra(part, same_provider=same_provider)
         match part:
             case Text(text=text) if text:
                 yield with_extra({"type": "input_text", "text": text}, extra)
@@ -303,7 +322,7 @@ def _content_blocks(parts: Sequence[Part], *, own: bool = False) -> Iterator[dic
                 yield with_extra(file, extra)
             case Image() | Document():
                 yield {"type": "input_text", "text": in_words(part)}
-            case Opaque(data=dict() as data) if own and "type" in data:
+            case Opaque(data=dict() as data) if same_provider and "type" in data:
                 yield dict(data)
             case _:
                 pass

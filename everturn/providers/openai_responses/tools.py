@@ -78,7 +78,7 @@ def _encode_function(tool: ToolSpec, model: Model) -> Made:
         known.append("strict")
     if dialect.server_tools == "openai":
         known += ["defer_loading", "allowed_callers"]
-    more = tool_options(model, tool, *known, callers=("direct", "programmatic"))
+    options = tool_options(model, tool, *known, callers=("direct", "programmatic"))
     # `strict` is sent because without it OpenAI takes the schema as strict, and makes every parameter required.
     return {
         "type": "function",
@@ -86,7 +86,7 @@ def _encode_function(tool: ToolSpec, model: Model) -> Made:
         "description": tool.description,
         "parameters": dict(tool.parameters),
         "strict": False,
-        **only_fitting(model, tool, more),
+        **only_fitting(model, tool, options),
     }
 
 

@@ -114,10 +114,10 @@ class Limit:
         self.limiter.record_accepted(permit, _loop_time())
         self.wake_calls()
 
-    def record_refused(self, permit: Permit | None, retry_after: float | None, *, alone: bool = False) -> None:
+    def record_refused(self, permit: Permit | None, retry_after: float | None, *, refused_alone: bool = False) -> None:
         self._refused_at = _loop_time()
         self._felt.set()
-        self.limiter.record_refused(permit, self._refused_at, retry_after, alone=alone)
+        self.limiter.record_refused(permit, self._refused_at, retry_after, refused_alone=refused_alone)
         self.wake_calls()
 
     def record_end(self, permit: Permit) -> None:
@@ -181,17 +181,17 @@ def limit_of(model: Model) -> Limit:
 
 
 def _limit_at(endpoint: ModelEndpoint) -> Limit:
-    here = _loop_limits()
+    of_loop = _loop_limits()
     place = endpoint.base_url, blake2b(endpoint.secret.encode(), key=_SALT, digest_size=16).digest()
-    limit = here.limits.pop(place, None)
+    limit = of_loop.limits.pop(place, None)
     if limit is None:
-        known = here.known.get(endpoint.provider, RateLimit())
-        limiter = RateLimiter(workers=here.workers, rpm=known.rpm, tpm=known.tpm)
-        limit = Limit(endpoint.provider, endpoint.key_env, limiter, here.felt)
-        unused = [old for old, other in here.limits.items() if not other.is_active]
-        for old in unused[: max(0, len(here.limits) + 1 - _MOST_LIMITERS)]:
-            del here.limits[old]
-    here.limits[place] = limit
+        known = of_loop.known.get(endpoint.provider, RateLimit())
+        limiter = RateLimiter(workers=of_loop.workers, rpm=known.rpm, tpm=known.tpm)
+        limit = Limit(endpoint.provider, endpoint.key_env, limiter, of_loop.felt)
+        unused = [old for old, other in of_loop.limits.items() if not other.is_active]
+        for old in unused[: max(0, len(of_loop.limits) + 1 - _MOST_LIMITERS)]:
+            del of_loop.limits[old]
+    of_loop.limits[place] = limit
     return limit
 
 
@@ -227,10 +227,10 @@ def set_known_limits(known: Known) -> None:
 
 @asynccontextmanager
 async def send_with_permit(
-    limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_HOLD_SECONDS, alone: bool = False
+    limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_HOLD_SECONDS, refused_alone: bool = False
 ) -> AsyncIterator[None]:
     """Sends a call inside the block, with its permit. Errors pass through. After a RateLimited, the limiter holds all
-    calls for as long as it says, `longest_hold` at most. `alone`: as for `RateLimiter.refused`."""
+    calls for as long as it says, `longest_hold` at most. `refused_alone`: as for `RateLimiter.record_refused`."""
     token = _going.set((limit, permit))
     presumed = asyncio.get_running_loop().call_later(PRESUMED_SECONDS, limit.record_accepted, permit)
     try:
@@ -240,7 +240,7 @@ async def send_with_permit(
         seconds = error.retry_after
         if seconds is not None:
             seconds = min(seconds, longest_hold)
-        limit.record_refused(permit, seconds, alone=alone)
+        limit.record_refused(permit, seconds, refused_alone=refused_alone)
         raise
     finally:
         presumed.cancel()

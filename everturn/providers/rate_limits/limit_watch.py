@@ -71,7 +71,7 @@ async def watch_limits(
     if known:
         felt.set()
         limit_queue.shared_by(FIRST_SHARE)
-        await count.take_count(least=FIRST_SHARE)
+        await count.take_count(least_count=FIRST_SHARE)
         await asyncio.sleep(LOOK_SECONDS)
     while True:
         await felt.wait()
@@ -98,14 +98,14 @@ class _SharedCount:
         self._workers = 0
         self.taken_at = self.changed_at = asyncio.get_running_loop().time()
 
-    async def take_count(self, *, least: int = 1) -> None:
+    async def take_count(self, *, least_count: int = 1) -> None:
         self.taken_at = asyncio.get_running_loop().time()
         with suppress(Unreachable):  # the last count stays
             workers = await count_sharing(self._client, self._task_queue, activities=self._activities)
             if workers != self._workers:
                 self._workers = workers
                 self.changed_at = self.taken_at
-            limit_queue.shared_by(max(workers, least))
+            limit_queue.shared_by(max(workers, least_count))
             _log.debug("limit.shared", workers=workers, task_queue=self._task_queue)
 
 

@@ -277,12 +277,12 @@ class RateLimiter:
                 self._next = now + 1 / self._rate
 
     def record_refused(
-        self, permit: Permit | None, now: float, retry_after: float | None, *, alone: bool = False
+        self, permit: Permit | None, now: float, retry_after: float | None, *, refused_alone: bool = False
     ) -> None:
-        """The call was answered with 429. `permit` is None if it went out without one. `alone`: the same call was
-        refused before, and others were accepted since, so it says nothing about the rate."""
+        """The call was answered with 429. `permit` is None if it went out without one. `refused_alone`: the same call
+        was refused before, and others were accepted since, so it says nothing about the rate."""
         self.refused_calls += 1
-        early = permit is not None and self._looking is permit
+        sent_early = permit is not None and self._looking is permit
         suspected = False
         if permit is not None:
             self._close_permit(permit)
@@ -290,14 +290,14 @@ class RateLimiter:
         if self._refused_at is not None and now - self._refused_at > NEW_LOOKS_SECONDS:
             self._part = FIRST_LOOK
         self._refused_at = now
-        if early:
+        if sent_early:
             self._looking = None
             if self._tests_noise:
                 self._tests_noise = False
                 self._noise.reject_noise()
             else:
                 self._part = min(1.0, self._part * LATER)
-        elif not alone and (permit is None or self._cut_at is None or permit.sent >= self._cut_at):
+        elif not refused_alone and (permit is None or self._cut_at is None or permit.sent >= self._cut_at):
             # else it was under way by the last cut
             if self._noise.in_a_row < 2:
                 self._refused_in_a_row += 1
@@ -307,7 +307,7 @@ class RateLimiter:
             if not self._noise.explains_refusal(now):
                 suspected = self._noise.is_suspected(self._rate, learned=learned)
                 self._noise.before_cut = self._rate
-                self._cut_rate(now, held=self._own_hold if retry_after is None else retry_after)
+                self._cut_rate(now, held_seconds=self._own_hold if retry_after is None else retry_after)
         self._noise.record_refused(now)
         if self.refusing_since is None:
             self.refusing_since = now
@@ -437,7 +437,7 @@ class RateLimiter:
         if self._own:
             self._own.rate = max(self._own.rate, rate)
 
-    def _cut_rate(self, now: float, *, held: float) -> None:
+    def _cut_rate(self, now: float, *, held_seconds: float) -> None:
         """Lowers the rate after a 429 for a call that went out since the last cut, and that holds calls so long."""
         self._forget_before(now - MEASURED_SECONDS)
         span = min(now - self._felt_since, MEASURED_SECONDS)
@@ -457,7 +457,7 @@ class RateLimiter:
             self._rate = len(self._taken) / span * (1 - CUT)
             self.phase = "closing_in"
         else:
-            self._held_long = held > worker_share.LONG_HOLD_SECONDS
+            self._held_long = held_seconds > worker_share.LONG_HOLD_SECONDS
             shared = self.workers if self._held_long else self.workers**FIRST_RATE_SHARED
             self._rate = FIRST_RATE / shared
             self.phase = "feeling"

@@ -44,15 +44,15 @@ async def within_limit(
     `patience.model`, or refuses this one for that long, and again and again."""
     limit = limit_of(question.model)
     came = asyncio.get_running_loop().time()
-    longest = patience.max_retry_delay.total_seconds()
+    longest_hold = patience.max_retry_delay.total_seconds()
     if limit.limiter.tpm and not limit.limiter.tokens.has_reports:
         limit.limiter.tokens.expect_tokens(tokens_of(question))
-    own = _OwnRefusals()
+    own_refusals = _OwnRefusals()
     while True:
         permit = await _waited_for(limit, came)
         try:
             async with send_with_permit(
-                limit, permit, longest_hold=longest, alone=own.is_alone(limit.limiter.answered_at)
+                limit, permit, longest_hold=longest_hold, refused_alone=own_refusals.is_alone(limit.limiter.answered_at)
             ):
                 reply = await ask()
         except RateLimited as error:
@@ -67,13 +67,13 @@ async def within_limit(
             )
             if not error.retry or permit.answered:  # its stream had begun, and has to be started over
                 raise
-            own.add_refusal(asyncio.get_running_loop().time())
-            refusing = max(limit.refusing_seconds(), own.seconds_refused())
+            own_refusals.add_refusal(asyncio.get_running_loop().time())
+            refusing = max(limit.refusing_seconds(), own_refusals.seconds_refused())
             if refusing > patience.model.total_seconds():
                 raise activity_errors.of_limit(error, refusing, fallback=fallback) from None
             if limit.limiter.is_noisy:
-                await _kept_back(min(error.retry_after or OWN_HOLD_SECONDS, longest))
-            if own.is_alone(limit.limiter.answered_at):
+                await _kept_back(min(error.retry_after or OWN_HOLD_SECONDS, longest_hold))
+            if own_refusals.is_alone(limit.limiter.answered_at):
                 came = asyncio.get_running_loop().time()  # those that the provider would take go first
             continue
         limit.record_usage(reply.usage)

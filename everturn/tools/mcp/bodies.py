@@ -54,34 +54,34 @@ class _Body(httpx2.AsyncByteStream):
             raise TooMuchSent(str(error)) from None
 
     async def _read_whole(self) -> bytes:
-        held = bytearray()
+        received = bytearray()
         async for piece in self._read_pieces():
-            held += piece
-            if len(held) > limits.MAX_MESSAGE_BYTES:
+            received += piece
+            if len(received) > limits.MAX_MESSAGE_BYTES:
                 raise limits.too_long()
-        limits.check_values(held)
-        return bytes(held)
+        limits.check_values(received)
+        return bytes(received)
 
     async def _read_events(self) -> AsyncIterator[bytes]:
         """Only whole events, except for the end."""
-        held = bytearray()
+        unread = bytearray()
         async for piece in self._read_pieces():
-            seen = max(0, len(held) - _LONGEST_END)
-            held += piece
-            ends = [position + len(sign) for sign in _ENDS if (position := held.rfind(sign, seen)) >= 0]
+            seen = max(0, len(unread) - _LONGEST_END)
+            unread += piece
+            ends = [position + len(sign) for sign in _ENDS if (position := unread.rfind(sign, seen)) >= 0]
             end = max(ends, default=0)
             try:
-                if len(held) - end > limits.MAX_MESSAGE_BYTES:
+                if len(unread) - end > limits.MAX_MESSAGE_BYTES:
                     raise limits.too_long()
                 if end:
-                    limits.check_values(held[:end])
+                    limits.check_values(unread[:end])
             except TooMuch as error:
                 self._overflow.report(error)
                 raise
             if end:
-                yield events_told_apart(bytes(held[:end]), request_id=self._request_id)
-                del held[:end]
-        yield bytes(held)
+                yield events_told_apart(bytes(unread[:end]), request_id=self._request_id)
+                del unread[:end]
+        yield bytes(unread)
 
     async def _read_pieces(self) -> AsyncIterator[bytes]:
         _, pace = limits.new_paces()

@@ -121,27 +121,29 @@ class ServerCall:
         if self._tool.tasks != "never":
             await self._keep_task()
         failed = 0
-        most = CONNECT_TRIES if self._once else 1
+        most_tries = CONNECT_TRIES if self._once else 1
         while True:
             connection = self._connections.connection_to(self._server)
             try:
                 return await self._send_request(connection, arguments, answers)
             except MCPError as error:
-                later = await self._on_failure(connection, error, answers)
+                next_try = await self._on_failure(connection, error, answers)
             except NotConnected as error:
-                later = Later(str(error))
+                next_try = Later(str(error))
             except ConnectionLost as error:
                 raise self._lost_error(str(error)) from None
             except ValidationError as error:
                 raise _tool_failed(
                     f"{self._server.label} has run the call, but its answer is not MCP: {error}"
                 ) from None
-            if later is None:
+            if next_try is None:
                 continue
             failed += 1
-            if failed == most:
-                raise self._unreachable_error(later)
-            await asyncio.sleep(max(FIRST_WAIT_SECONDS * 2 ** (failed - 1), min(later.seconds, LONGEST_WAIT_SECONDS)))
+            if failed == most_tries:
+                raise self._unreachable_error(next_try)
+            await asyncio.sleep(
+                max(FIRST_WAIT_SECONDS * 2 ** (failed - 1), min(next_try.seconds, LONGEST_WAIT_SECONDS))
+            )
 
     def _unreachable_error(self, later: Later) -> Exception:
         problem = "does not take the call now" if later.is_reached else "can't be reached"

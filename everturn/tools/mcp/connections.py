@@ -173,7 +173,7 @@ class ServerConnection:
 
         label = self.server.label
         stderr = ProgramStderr(label)
-        again = False
+        may_reconnect = False
         try:
             client = Client(
                 open_streams(self.server, stderr, self._overflow),
@@ -193,11 +193,11 @@ class ServerConnection:
                     await self._until_closed(client)
         except TimeoutError:
             self._why = f"it did not greet within {self.server.start_timeout}"
-            again = True
+            may_reconnect = True
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK's, the system's and the network's
             cause = _first_error(error)
             self._why = _error_text(cause)
-            again = greetings.may_be_the_reason(cause)
+            may_reconnect = greetings.may_be_the_reason(cause)
             if not self._opened.done():
                 problem = await greetings.problem_of(self.server, cause)
                 if problem.words:
@@ -210,7 +210,7 @@ class ServerConnection:
             if self._opened.done() and not self._stop.is_set():
                 _log.warning("mcp.disconnected", server=label, why=self._why or "it ended")
                 self._on_change()
-        return again and not self._opened.done() and not self._overflow.why
+        return may_reconnect and not self._opened.done() and not self._overflow.why
 
     async def _until_closed(self, client: Client) -> None:
         """Until it is to be closed, or the server's end is gone."""

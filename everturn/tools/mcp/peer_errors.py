@@ -92,14 +92,14 @@ def events_told_apart(events: bytes, *, request_id: Any = None) -> bytes:
 
 def _split_events(events: bytes) -> list[bytes]:
     """Each with the empty line that ends it."""
-    whole: list[bytes] = []
+    whole_events: list[bytes] = []
     event = b""
     for line in events.splitlines(keepends=True):
         event += line
         if not line.strip(b"\r\n"):
-            whole.append(event)
+            whole_events.append(event)
             event = b""
-    return [*whole, event]
+    return [*whole_events, event]
 
 
 def _event_told_apart(event: bytes, request_id: Any) -> bytes:

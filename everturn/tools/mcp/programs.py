@@ -196,22 +196,22 @@ class _Refused(Exception):
 async def _read_stdout_lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Raises _Refused."""
     _, pace = limits.new_paces()
-    held = bytearray()
+    line_so_far = bytearray()
     while piece := await source.read(limits.PIECE_BYTES):
         await pace.wait_for(len(piece))
-        *whole, rest = piece.split(b"\n")
-        for end in whole:
-            held += end
-            if len(held) > limits.MAX_MESSAGE_BYTES:
+        *line_ends, next_line_start = piece.split(b"\n")
+        for end in line_ends:
+            line_so_far += end
+            if len(line_so_far) > limits.MAX_MESSAGE_BYTES:
                 break
-            line = bytes(held)
-            held.clear()
+            line = bytes(line_so_far)
+            line_so_far.clear()
             if line.strip():
                 yield line
         else:
-            held += rest
-        if len(held) > limits.MAX_MESSAGE_BYTES:
-            raise _Refused(limits.too_long(), bytes(held[:_HEAD_BYTES]))
+            line_so_far += next_line_start
+        if len(line_so_far) > limits.MAX_MESSAGE_BYTES:
+            raise _Refused(limits.too_long(), bytes(line_so_far[:_HEAD_BYTES]))
 
 
 def _error_for_call(refused: _Refused) -> SessionMessage | None:
