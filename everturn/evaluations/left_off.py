@@ -22,7 +22,7 @@ _log = get_logger("everturn.evaluations")
 async def left_off(client: Client, collector: str) -> LookingStart:
     """By the latest run with this id: its last look. From now on, if there is none. Raises RPCError."""
     try:
-        async for page in read_backwards(client, collector, "", further=PAGE):
+        async for page in read_backwards(client, collector, "", page_size=PAGE):
             for event in page:
                 if look := await _look_of(client, event):
                     return LookingStart(since=look.since, first=look.first)
