@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # OLLAMA'S RESPONSES LOSE WHAT A MODEL SAYS BEFORE IT CALLS A TOOL: the words are paid for and not in the reply. Streamed, they come,
-# then the call comes under their index, which OpenAI's own SDK takes for an error, and response.completed does not have them.
+# then each call comes under their index, which OpenAI's own SDK takes for an error, and response.completed does not have them.
 #
 # Software:  Ollama 0.17.4 (github.com/ollama/ollama, the newest of Go's module proxy; the source of August 2026
 #            reads the same here), openai 3.57.0, gguf 0.19.0, three headers of llama-cpp-python 0.3.36 (PyPI), Go, gcc. The first run
 #            builds Ollama: ten minutes
-# Expected:  a message and a function_call, at output_index 0 and 1, as the protocol has them; at the least what Ollama's own
-#            Chat Completions and Messages give for the same reply: the text beside the call
-# Seen:      whole: only the call. Streamed: both are added at output_index 0, the message has deltas and no `done`, and the last
-#            event has only the call. The SDK's responses.stream() raises "Duplicate response output index 0." at the call
+# Expected:  for words and two calls, a message and two calls at output_index 0, 1 and 2, as the protocol has them; at the least
+#            what Ollama's own Chat Completions and Messages give for the same reply: the text beside the calls
+# Seen:      whole: only the calls. Streamed: all three are added at output_index 0, the message has deltas and no `done`, and the
+#            last event has only the calls. The SDK's responses.stream() raises "Duplicate response output index 0." Two
+#            calls without words share an index, too
 # It matters to: who shows a stream (it breaks, or the words vanish when it ends) and who sends the output back, as the protocol
 #            wants it: the model never reads what it said. Read the events yourself, by item_id, or use Chat Completions
 set -euo pipefail
@@ -26,7 +27,8 @@ go install -p 1 github.com/ollama/ollama@v0.17.4 || exit 2
 cat > "$folder/model.py" <<'PY'
 import itertools, sys, gguf, numpy  # a Qwen2 whose head is a table: the next token follows from the last one
 SIZE, END, BEGIN = 512, "<|im_end|>", "<|im_start|>"
-SAYS = [BEGIN, "I look", " it up.", "<tool_call>", '{"name":', ' "get_weather",', ' "arguments":', ' {"city": "Paris"}}', END]
+SAYS = [BEGIN, "I look", " it up.", "<tool_call>", '{"name": "get_weather",', ' "arguments": {"city": "Paris"}}', "</tool_call>",
+        "\n<tool_call>", '\n{"name": "get_weather", ', '"arguments": {"city": "Rome"}}', END]
 plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
 others = itertools.count(256)
 letters = {byte: chr(byte if byte in plain else next(others)) for byte in range(256)}
@@ -92,12 +94,12 @@ except RuntimeError as error:
     helper = str(error)
 print(f"chat: {chat}; responses, whole: {[item.type for item in whole.output]}, {whole.usage.output_tokens} tokens")
 print(f"streamed: {words!r}, added {added}, ended {ended}, in the end {output}; the SDK's helper: {helper!r}")
-call = ["function_call"]
-assert chat == ("I look it up.", 1) and [item.type for item in whole.output] == call, "it has changed"
-assert words == "I look it up." and added == [(0, "message"), (0, "function_call")], "it has changed"
-assert ended == call == output and helper == "Duplicate response output index 0.", "it has changed"
+calls = ["function_call"] * 2
+assert chat == ("I look it up.", 2) and [item.type for item in whole.output] == calls, "it has changed"
+assert words == "I look it up." and added == [(0, "message")] + [(0, "function_call")] * 2, "it has changed"
+assert ended == calls == output and helper == "Duplicate response output index 0.", "it has changed"
 PY
 # Output of 2026-11-28:
-# chat: ('I look it up.', 1); responses, whole: ['function_call'], 8 tokens
-# streamed: 'I look it up.', added [(0, 'message'), (0, 'function_call')], ended ['function_call'], in the end
-# ['function_call']; the SDK's helper: 'Duplicate response output index 0.'
+# chat: ('I look it up.', 2); responses, whole: ['function_call', 'function_call'], 10 tokens
+# streamed: 'I look it up.', added [(0, 'message'), (0, 'function_call'), (0, 'function_call')], ended ['function_call',
+# 'function_call'], in the end ['function_call', 'function_call']; the SDK's helper: 'Duplicate response output index 0.'

@@ -299,7 +299,7 @@ async def _ollama(bench: Bench) -> None:
     subprocess.run([python, Path(__file__).with_name("tiny_model.py"), folder, "gguf"], check=True, timeout=60)
     environ = {"HOME": str(folder), "OLLAMA_HOST": f"{HOST}:{port}", "OLLAMA_NUM_PARALLEL": "1"}
     await bench.start([ollama, "serve"], port=port, environ=environ)
-    for name in ("tiny", "talks", "thinks", "repeats"):
+    for name in ("tiny", "talks", "thinks", "calls-twice", "repeats"):
         create = [ollama, "create", name, "-f", folder / name]
         subprocess.run(create, check=True, timeout=120, env={**os.environ, **environ}, capture_output=True)
     protocols, url = PROTOCOLS | {"Chat": "ollama"}, f"http://{HOST}:{port}/v1"
@@ -336,6 +336,16 @@ async def _thinks_and_calls(model: Model, settings: ModelSettings) -> None:
     assert answer.text == "Hello there.", f"the answer is {answer.text!r}"
 
 
+async def _calls_twice(model: Model, settings: ModelSettings) -> None:
+    question = Message.user("How warm is it in Paris, and in Rome?")
+    reply = await generate(model, [question], tools=[get_weather], settings=settings)
+    cities = [call.arguments.get("city") for call in reply.tool_calls]
+    assert cities == ["Paris", "Rome"], f"the cities are {cities}"
+    results = [(call, f"{degrees} degrees") for call, degrees in zip(reply.tool_calls, (21, 25), strict=True)]
+    answer = await generate(model, [question, reply, *results], tools=[get_weather], settings=settings)
+    assert answer.text == "Hello there.", f"the answer is {answer.text!r}"
+
+
 async def _is_broken_off(model: Model, settings: ModelSettings) -> None:
     try:
         reply = await generate(model, "Hello.", settings=settings)
@@ -347,6 +357,7 @@ async def _is_broken_off(model: Model, settings: ModelSettings) -> None:
 MORE = (
     ("a text, and then a call", "talks", _talks_and_calls),
     ("thoughts, and then a call", "thinks", _thinks_and_calls),
+    ("two calls at once", "calls-twice", _calls_twice),
     ("a reply that it breaks off is no whole one", "repeats", _is_broken_off),
 )
 """What was run, on which model."""

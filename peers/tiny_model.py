@@ -17,9 +17,9 @@ from typing import Any
 SIZE, HEADS, WINDOW = 512, 8, 4096
 END, BEGIN, REPLY = "<|im_end|>", "<|im_start|>", "<|im_start|>assistant\n"
 CALL, ANSWER, OUTPUT = f"<|call|>{REPLY}", f"<|answer|>{REPLY}", f"<|output|>{REPLY}"
-TALK, THINK, REPEAT = f"<|talk|>{REPLY}", f"<|think|>{REPLY}", f"<|repeat|>{REPLY}"
-MARKS = [END, BEGIN, CALL, ANSWER, OUTPUT, TALK, THINK, REPEAT]
-"""Special tokens. Six of them end a prompt: each is one token with all that comes before a reply."""
+TALK, THINK, REPEAT, TWICE = (f"<|{does}|>{REPLY}" for does in ("talk", "think", "repeat", "twice"))
+MARKS = [END, BEGIN, CALL, ANSWER, OUTPUT, TALK, THINK, REPEAT, TWICE]
+"""Special tokens. Seven of them end a prompt: each is one token with all that comes before a reply."""
 WAYS = (
     (
         CALL,
@@ -33,6 +33,17 @@ WAYS = (
     ),
     (ANSWER, "Hello", " there."),
     (OUTPUT, '{"degrees":', " 21}"),
+    (
+        TWICE,
+        "<tool_call>\n",
+        '{"name": "get_weather", ',
+        '"arguments": {"city": "Paris"}}',
+        "\n</tool_call>",
+        "\n<tool_call>",
+        '\n{"name": "get_weather",',
+        ' "arguments": {"city": "Rome"}}',
+        "</tool_call>\n",
+    ),
 )
 """What follows each beginning, up to the end; no piece is in two of them, nor twice."""
 LEADS = (
@@ -71,9 +82,10 @@ MODELFILES = {
     "thinks": MODELFILE.replace("<|call|>", "<|think|>").replace(
         "{{ .Content }}", "{{ if and $.Think .Thinking }}<think>{{ .Thinking }}</think>{{ end }}{{ .Content }}"
     ),
+    "calls-twice": MODELFILE.replace("<|call|>", "<|twice|>"),
     "repeats": MODELFILE.replace("<|answer|>", "<|repeat|>"),
 }
-"""Four models with the same weights: one says something before its call, one thinks, one says ha without end."""
+"""The same weights each time: one says something before its call, one thinks, one calls twice, one says ha for ever."""
 
 
 def letters() -> dict[int, str]:
