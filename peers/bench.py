@@ -98,18 +98,23 @@ class Bench:
         """The folder of a package's source distribution (`name==1.2.3`) from PyPI."""
         target = self.folder / f"sources-{sum(1 for _ in self.folder.iterdir())}"
         download = [str(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        self._ran([*download, "--no-binary", ":all:", "--dest", str(target), package], seconds)
+        wanted = package.partition("==")[0] if self.latest else package
+        self._ran([*download, "--no-binary", ":all:", "--dest", str(target), wanted], seconds)
         (archive,) = target.iterdir()
         shutil.unpack_archive(archive, target, filter="data")
         return target / archive.name.removesuffix(".tar.gz")
 
-    def go(self, module: str, environ: Mapping[str, str], seconds: float = 3000) -> Path:
-        """The program of a Go module (`path@v1.2.3`), built here: quick only if Go's cache has its parts."""
+    def go(self, module: str, environ: Mapping[str, str], seconds: float = 3000) -> tuple[Path, str]:
+        """The program of a Go module (`path@v1.2.3`; with LATEST=1, its newest), built here, and its version; quick
+        only if Go's cache has its parts."""
+        wanted = f"{module.partition('@')[0]}@latest" if self.latest else module
         target = self.folder / f"go-{sum(1 for _ in self.folder.iterdir())}"
         quick = {"GOBIN": str(target), "CGO_CFLAGS": "-O1", "CGO_CXXFLAGS": "-O1"}
-        self._ran([self.program("go"), "install", "-p", "1", module], seconds, environ={**environ, **quick})
+        self._ran([self.program("go"), "install", "-p", "1", wanted], seconds, environ={**environ, **quick})
         (program,) = target.iterdir()
-        return program
+        built = [self.program("go"), "version", "-m", str(program)]
+        lines = subprocess.run(built, check=True, capture_output=True, text=True).stdout.splitlines()
+        return program, next(line.split()[2] for line in lines if line.split()[:1] == ["mod"])
 
     def program(self, name: str) -> str:
         """The path of a program of this machine."""

@@ -294,7 +294,8 @@ OLLAMA_DIFFERS = {
 async def _ollama(bench: Bench) -> None:
     python, port = bench.python("gguf==0.19.0"), free_port()
     headers = bench.sources(python, OLLAMA_HEADERS) / "vendor" / "llama.cpp" / "vendor"
-    ollama = bench.go(OLLAMA, {"CPATH": str(headers)})  # CGO_CPPFLAGS would make Go's cache useless: the path changes
+    # CGO_CPPFLAGS would make Go's cache useless: the path changes.
+    ollama, version = bench.go(OLLAMA, {"CPATH": str(headers)})
     folder = bench.folder / "tiny-gguf"
     subprocess.run([python, Path(__file__).with_name("tiny_model.py"), folder, "gguf"], check=True, timeout=60)
     environ = {"HOME": str(folder), "OLLAMA_HOST": f"{HOST}:{port}", "OLLAMA_NUM_PARALLEL": "1"}
@@ -303,7 +304,7 @@ async def _ollama(bench: Bench) -> None:
         create = [ollama, "create", name, "-f", folder / name]
         subprocess.run(create, check=True, timeout=120, env={**os.environ, **environ}, capture_output=True)
     protocols, url = PROTOCOLS | {"Chat": "ollama"}, f"http://{HOST}:{port}/v1"
-    server = _Server("Ollama", OLLAMA.partition("@v")[2], "tiny", url, protocols, OLLAMA_DIFFERS)
+    server = _Server("Ollama", version.removeprefix("v"), "tiny", url, protocols, OLLAMA_DIFFERS)
     await _obeys(bench, server)
     await _has_more_to_say(bench, server)
 
