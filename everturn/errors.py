@@ -119,11 +119,13 @@ class ProviderError(EverturnError):
 
     `retry`: whether the same request can succeed later. `retry_after`: seconds that the provider asks for, None
     if it does not say. `status`: the HTTP status, None without one. `request_id`: the provider's name for the
-    request, for its support. `refuses_thoughts`: what it refuses is the model's own earlier thoughts.
+    request, for its support. `refuses_thoughts`: what it refuses is the model's own earlier thoughts;
+    `refuses_grammars`: a schema that it can't hold the model to.
     """
 
     retry: bool = False
     refuses_thoughts: bool = False
+    refuses_grammars: bool = False
 
     def __init__(
         self,

@@ -137,6 +137,8 @@ class BatchedTurns:
                 raise await self._to_join(question, request, notice, "its reply was empty", fallback=fallback)
             case "refused":
                 refusal = line.error_of(result)
+                if refusal.refuses_grammars and notice.round < activity_errors.EMPTY_REPLIES and line.loosen():
+                    raise await self._to_join(question, request, notice, refusal.message, fallback=fallback)
                 if refusal.refuses_thoughts and not notice.without_thoughts:
                     notice = notice.model_copy(update={"without_thoughts": True})
                 elif isinstance(refusal, ContextTooLong) or not (refusal.retry or refusal.most_output_tokens):

@@ -86,6 +86,8 @@ class Request:
     conversation_id: str | None = None
     output_schema: Mapping[str, Any] | None = None
     """The JSON schema that the final reply's text is to have, if the provider can hold the model to it."""
+    grammars: bool = True
+    """Whether the provider may be asked to hold the model to `output_schema`; else the model reads it."""
     conclude: bool = False
     """Tools are shown, since the transcript speaks of them, but may not be called."""
     as_given: bool = False

@@ -20,7 +20,7 @@ from everturn.errors import (
     RequestRefused,
     Unavailable,
 )
-from everturn.providers import output_limits
+from everturn.providers import output_limits, refused_grammars
 from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
 from everturn.providers.rate_limits.rate_headers import limit_reset, read_header, retry_after
@@ -242,6 +242,7 @@ def of_response(
         or _THOUGHTS_WORDS.search(error_body.message)
         or _ITEM_WORDS.search(error_body.message)
     )
+    error.refuses_grammars = status in {400, 422} and bool(refused_grammars.WORDS.search(error_body.message))
     if 400 <= status < 500 and (limit := output_limits.named_in(error_body.message)):
         output_limits.remember_limit(endpoint.base_url, endpoint.model, limit)
         error.most_output_tokens = limit.most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
@@ -260,7 +261,9 @@ def test_an_output_schema_is_closed_and_what_it_does_not_know_is_told_in_words()
 )
 def test_a_schema_that_it_can_not_hold_a_model_to_is_left_out(schema: dict[str, Any], model: str, why: str) -> None:
     with pytest.warns(UnsupportedParameter, match=why):
-        assert "output_config" not in fields(model=model, output_schema=schema)
+        body = fields(model=model, output_schema=schema)
+    assert "output_config" not in body
+    assert json.dumps(schema, separators=(",", ":")) in body["system"]
 
 
 def test_server_tools_in_its_words() -> None:

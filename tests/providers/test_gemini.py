@@ -294,7 +294,6 @@ def test_tools_that_it_can_not_have_are_refused(tools: list[Any], model: str, wo
         ({"server_tools": [WebSearch(max_uses=2)]}, r"WebSearch\(max_uses=\)"),
         ({"server_tools": [WebSearch(allowed_domains=("x.org",))]}, r"WebSearch\(allowed_domains=\)"),
         ({"tools": [WEATHER], "settings": {"parallel_calls": False}}, "parallel_calls"),
-        ({"tools": [WEATHER], "output_schema": {"type": "object"}}, "output schema"),
         ({"settings": {"reasoning_effort": "low"}, "model": "google:gemini-2.0-flash"}, "reasoning_effort"),
     ],
 )

@@ -38,7 +38,7 @@ def option_fields(request: Request, *, thoughtless: bool) -> dict[str, Any]:
     output: dict[str, Any] = {}
     if thinking and thinking["type"] == "adaptive":
         output["effort"] = _effort_level(settings.reasoning_effort or "", model)
-    if request.output_schema is not None and (schema := _output_format(request, model)):
+    if request.output_schema is not None and request.grammars and (schema := _output_format(request, model)):
         output["format"] = {"type": "json_schema", "schema": schema}
     if output:
         body["output_config"] = output
@@ -195,7 +195,7 @@ def _output_format(request: Request, model: Abilities) -> dict[str, Any] | None:
         reason = "this model has no output schemas"
     except _Unfit as error:
         reason = str(error)
-    warn_unsupported(request.model, f"an output schema ({reason})")
+    warn_unsupported(request.model, f"an output schema ({reason})", "The model reads it instead.")
     return None
 
 

@@ -65,14 +65,16 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     # All system messages go first: older models refuse them in mid-conversation.
     over_calls = request.output_schema is not None and grammar_over_calls(request.model)
     texts = [request.instructions, *encoded.system]
-    if over_calls:
+    options = option_fields(request, thoughtless=encoded.is_thoughtless())
+    held = "format" in options.get("output_config", {})
+    if request.output_schema is not None and (over_calls or not held):
         texts.insert(1, schema_in_words(request))
     if system := "\n\n".join(text for text in texts if text.strip()):
         body["system"] = system
     body["messages"] = encoded.wire_items()
     if offered := encode_tools(request):
         body["tools"] = offered
-    body |= option_fields(request, thoughtless=encoded.is_thoughtless())
+    body |= options
     if over_calls and may_call(request):
         output = body.pop("output_config", {})
         output.pop("format", None)

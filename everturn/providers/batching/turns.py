@@ -16,6 +16,7 @@ from everturn.providers.batching.openai import OpenAIBatches
 from everturn.providers.bound_thoughts import BoundRequest, marked_reply, without_stale_thoughts
 from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.http import Prepared, prepare_request, request_headers
+from everturn.providers.refused_grammars import loosened, without_refused
 from everturn.providers.tool_schemas import fit_schemas, undo_fit_schemas
 from everturn.records import Reply
 
@@ -44,6 +45,10 @@ class TurnLine:
         reply = undo_fit_schemas(marked_reply(reply, self.sent), self.question)
         return reply.model_copy(update={"details": {**reply.details, "service_tier": TIER}})
 
+    def loosen(self) -> bool:
+        """Whether there is a schema in it that the next line can do without, after this one was refused for it."""
+        return without_refused(self.sent.request) is not None
+
     def error_of(self, result: LineResult) -> ProviderError:
         """The error, if it was refused."""
         return failures.of_response(self.prepared.endpoint, status=result.status, headers={}, body=result.body)
@@ -52,7 +57,7 @@ class TurnLine:
 def line_of(question: Request, *, without_thoughts: bool = False) -> TurnLine:
     """`without_thoughts`: without those in the transcript. Raises as `http.prepare_request`."""
     settings = question.settings.model_copy(update={"stream": False, "background": False})
-    sent = without_stale_thoughts(fit_schemas(replace(question, settings=settings)))
+    sent = without_stale_thoughts(loosened(fit_schemas(replace(question, settings=settings))))
     if without_thoughts:
         sent = bound_thoughts.without_thoughts(sent.request) or sent
     return TurnLine(question, sent, prepare_request(sent.request))

@@ -20,6 +20,7 @@ from everturn.providers.base import (
     check_tools,
     own_extra,
     placeholder,
+    schema_in_words,
     sent_arguments,
     tool_options,
     warn_unsupported,
@@ -87,6 +88,8 @@ def encode(request: Request) -> tuple[str, Json]:
     body: Json = {"contents": encoded.wire_items()}
     # There is no place for a system message in the middle, and a user's message would carry less weight.
     system = [request.instructions, *encoded.system]
+    if request.output_schema is not None and not _holds_output(request):
+        system.insert(1, schema_in_words(request))
     if text := "\n\n".join(filter(None, system)):
         body["systemInstruction"] = {"parts": [{"text": text}]}
     if tools := _encode_tools(request):
@@ -192,12 +195,17 @@ def _generation_config(request: Request, *, forced: bool) -> Json:
     if settings.reasoning_effort is not None and (thinking := _thinking_config(request, settings)):
         config["thinkingConfig"] = thinking
     if request.output_schema is not None and not forced:
-        if _is_3(request) or not (request.tools or request.server_tools or request.raw_tools):
+        if _holds_output(request):
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = dict(request.output_schema)
-        else:
-            warn_unsupported(request.model, "an output schema together with tools")
+        elif request.grammars:
+            warn_unsupported(request.model, "an output schema together with tools", "The model reads it instead.")
     return config
+
+
+def _holds_output(request: Request) -> bool:
+    """Whether Gemini holds the model to an output's schema: before its version 3, not beside tools."""
+    return request.grammars and (_is_3(request) or not (request.tools or request.server_tools or request.raw_tools))
 
 
 def _thinking_config(request: Request, settings: ModelSettings) -> Json:

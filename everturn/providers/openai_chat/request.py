@@ -139,7 +139,9 @@ def _encode_tool(tool: ToolSpec, model: Model, dialect: Dialect) -> dict[str, An
 def _response_format(request: Request, dialect: Dialect) -> dict[str, Any]:
     """The `response_format`; empty if there is none."""
     schema = request.output_schema
-    if schema is None or dialect.output == "words" or (may_call(request) and grammar_over_calls(request.model)):
+    if schema is None or not request.grammars or dialect.output == "words":
+        return {}
+    if may_call(request) and grammar_over_calls(request.model):
         return {}
     if dialect.output == "json_object":
         return {"type": "json_object"}

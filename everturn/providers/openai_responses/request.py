@@ -66,7 +66,7 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     stored = bool(settings.extra.get("store"))
     body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
     instructions = request.instructions
-    if request.output_schema is not None and grammar_over_calls(request.model):
+    if request.output_schema is not None and (grammar_over_calls(request.model) or not request.grammars):
         # llama.cpp (build 11549) does not even read the schema here.
         instructions = f"{instructions}\n\n{schema_in_words(request)}".strip()
     if instructions:
@@ -118,7 +118,8 @@ def _encode_settings(request: Request) -> dict[str, Any]:
     temperature = temperature_beside(request.model, settings.temperature, effort)
     if temperature is not None:
         fields["temperature"] = temperature
-    if request.output_schema is not None and not (may_call(request) and grammar_over_calls(request.model)):
+    over_calls = may_call(request) and grammar_over_calls(request.model)
+    if request.output_schema is not None and request.grammars and not over_calls:
         schema = dict(request.output_schema)
         strict = fits_strict(schema)
         fields["text"] = {"format": {"type": "json_schema", "name": "output", "schema": schema, "strict": strict}}
