@@ -56,7 +56,7 @@ def _next(results: dict[str, list[str]]) -> Any:
 
 def _results(messages: list[dict[str, Any]]) -> dict[str, list[str]]:
     """By tool: what its calls came back with."""
-    tool_of = {one["id"]: one["function"]["name"] for message in messages for one in message.get("tool_calls") or ()}
+    tool_of = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
     results: dict[str, list[str]] = {}
     for message in messages:
         if message["role"] == "tool":
@@ -77,8 +77,8 @@ def _read(text: str) -> Invoice:
 
 
 def _field(text: str, name: str) -> str:
-    found = re.search(rf"^{name} +(.+)$", text, re.M)
-    return found[1].strip() if found else ""
+    match = re.search(rf"^{name} +(.+)$", text, re.M)
+    return match[1].strip() if match else ""
 
 
 def _cents(amount: str) -> int:
@@ -99,18 +99,18 @@ def _pay(invoice: Invoice) -> Any:
 
 def _report(right: list[Invoice], wrong: list[Invoice]) -> str:
     lines = ["# Books, October 2026", "", "| invoice | supplier | EUR |", "|---|---|---:|"]
-    lines += [f"| {one.number} | {one.supplier} | {_euros(one.total)} |" for one in right]
-    lines += [f"| **all** | | **{_euros(sum(one.total for one in right))}** |", ""]
+    lines += [f"| {invoice.number} | {invoice.supplier} | {_euros(invoice.total)} |" for invoice in right]
+    lines += [f"| **all** | | **{_euros(sum(invoice.total for invoice in right))}** |", ""]
     lines += [
-        f"{one.number} ({one.supplier}) does not add up: its lines come to {_euros(one.sum)}, "
-        f"its total says {_euros(one.total)}. Not booked."
-        for one in wrong
+        f"{invoice.number} ({invoice.supplier}) does not add up: its lines come to {_euros(invoice.sum)}, "
+        f"its total says {_euros(invoice.total)}. Not booked."
+        for invoice in wrong
     ]
     return "\n".join(lines) + "\n"
 
 
 def _closing(right: list[Invoice], wrong: list[Invoice], payments: list[str]) -> str:
-    booked = f"I booked {len(right)} invoices, {_euros(sum(one.total for one in right))} EUR in all"
+    booked = f"I booked {len(right)} invoices, {_euros(sum(invoice.total for invoice in right))} EUR in all"
     paid = sum("Paid: " in payment for payment in payments)
-    asked = ", ".join(one.number for one in wrong)
-    return f"{booked}, and paid {paid} of them. {asked} does not add up: please ask the supplier; report.md says why."
+    unpaid = ", ".join(invoice.number for invoice in wrong)
+    return f"{booked}, and paid {paid} of them. {unpaid} does not add up: please ask the supplier; report.md says why."

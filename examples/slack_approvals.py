@@ -29,34 +29,34 @@ MAX_TEXT_CHARS = 3000  # of a section, says Slack
 MAX_BODY_BYTES = 1_000_000
 
 
-async def ask_for_all(client, slack, asked):
+async def ask_for_all(client, slack, messages):
     """Posts each call that waits for an approval, once; takes the buttons away if it was decided elsewhere."""
     while True:
         try:
-            ids = [one.id async for one in client.conversations(status="awaiting_approval")]
-            found = await asyncio.gather(*(ask_for(client.conversation(each), slack, asked) for each in ids))
-            for question in asked.keys() - set().union(*found):
-                if place := asked.get(question):  # a button may have been pressed meanwhile
+            ids = [conversation.id async for conversation in client.conversations(status="awaiting_approval")]
+            waiting = await asyncio.gather(*(ask_for(client.conversation(each), slack, messages) for each in ids))
+            for question in messages.keys() - set().union(*waiting):
+                if place := messages.get(question):  # a button may have been pressed meanwhile
                     await post(slack, "chat.update", {**place, "text": "Decided elsewhere.", "blocks": []})
-                    asked.pop(question, None)
+                    messages.pop(question, None)
         except Exception as error:  # whatever it is, the next look may be better
             print(f"asks again: {error!r}")
         await asyncio.sleep(LOOK_EVERY_SECONDS)
 
 
-async def ask_for(conversation, slack, asked):
+async def ask_for(conversation, slack, messages):
     """What this conversation asks. If it can't be read now, or Slack refuses it, the others are asked all the same."""
-    found = {question for question in asked if question[0] == conversation.id}
+    questions = {question for question in messages if question[0] == conversation.id}
     try:
         waiting = (await conversation.status()).waiting
-        found = {(conversation.id, call.call_id, call.since, call.reason) for call in waiting}
+        questions = {(conversation.id, call.call_id, call.since, call.reason) for call in waiting}
         for call in waiting:
             question = (conversation.id, call.call_id, call.since, call.reason)
-            if call.needs == "approval" and question not in asked:
-                asked[question] = await ask(slack, conversation.id, call)
+            if call.needs == "approval" and question not in messages:
+                messages[question] = await ask(slack, conversation.id, call)
     except Exception as error:  # whatever it is, the others are asked all the same
         print(f"asks again: {error!r}")
-    return found
+    return questions
 
 
 async def ask(slack, conversation_id, call):
@@ -64,8 +64,8 @@ async def ask(slack, conversation_id, call):
     value = {"id": conversation_id, "call_id": call.call_id, "since": call.since, "arguments": call.arguments}
     value = json.dumps(value)
     again = call.reason == "outcome_unknown"  # it may have run already
-    shown = json.dumps(call.arguments, indent=2).replace("`", "\\u0060")  # a ` would end the block
-    text = f"*{plain(call.why)}* in `{plain(conversation_id)}`\n```{plain(shown)}```"
+    arguments = json.dumps(call.arguments, indent=2).replace("`", "\\u0060")  # a ` would end the block
+    text = f"*{plain(call.why)}* in `{plain(conversation_id)}`\n```{plain(arguments)}```"
     buttons = {"type": "actions", "elements": [button("approve", value, again), button("deny", value)]}
     if too_large := len(value) > MAX_VALUE_CHARS or len(text) > MAX_TEXT_CHARS:  # nobody decides on what is cut
         text = f"{text[:2500]} ...```\nToo large to decide here: `everturn show {plain(conversation_id)}`"
@@ -116,28 +116,28 @@ def from_slack(headers, body):
 
 async def decide(state, clicked):
     action = clicked["actions"][0]
-    asked = json.loads(action["value"])
+    pressed = json.loads(action["value"])
     person = f"slack:{clicked['user']['id']}"
-    conversation = Client(state.client.temporal, by=person).conversation(asked["id"])
+    conversation = Client(state.client.temporal, by=person).conversation(pressed["id"])
     try:
-        if await is_asked_again(conversation, asked):
+        if await is_asked_again(conversation, pressed):
             done = "It is asked again since, in a newer message."  # its first run may have come to nothing, or not
         elif action["action_id"] == "approve":
-            await conversation.approve(asked["call_id"], expected=asked["arguments"])
+            await conversation.approve(pressed["call_id"], expected=pressed["arguments"])
             done = f"Approved by {person}."
         else:
-            await conversation.deny(asked["call_id"], reason="denied in Slack")
+            await conversation.deny(pressed["call_id"], reason="denied in Slack")
             done = f"Denied by {person}."
     except EverturnError as error:
         done = str(error)  # Call 'c1' was already decided: approve by ann at ...
-    for question in [one for one in state.asked if one[:2] == (asked["id"], asked["call_id"])]:
-        del state.asked[question]
+    for question in [question for question in state.messages if question[:2] == (pressed["id"], pressed["call_id"])]:
+        del state.messages[question]
     await state.slack.post(clicked["response_url"], json={"replace_original": True, "text": done})
 
 
-async def is_asked_again(conversation, asked):
+async def is_asked_again(conversation, pressed):
     waiting = (await conversation.status()).waiting
-    return any(call.call_id == asked["call_id"] and call.since != asked["since"] for call in waiting)
+    return any(call.call_id == pressed["call_id"] and call.since != pressed["since"] for call in waiting)
 
 
 @asynccontextmanager
@@ -145,9 +145,9 @@ async def lifespan(app):
     if not (TOKEN and SECRET):  # without a secret, anybody could sign
         raise ValueError("Set SLACK_BOT_TOKEN and SLACK_SIGNING_SECRET.")
     app.state.client = await Client.connect()
-    app.state.asked = {}  # the questions that have a message, and where it is
+    app.state.messages = {}  # the questions that have a message, and where it is
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as app.state.slack:
-        asking = asyncio.create_task(ask_for_all(app.state.client, app.state.slack, app.state.asked))
+        asking = asyncio.create_task(ask_for_all(app.state.client, app.state.slack, app.state.messages))
         yield
         asking.cancel()
 

@@ -26,8 +26,8 @@ boxes = Agent(
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[boxes]):
-        for said in ("The box is 10x20x30", "The box is 10x20x30 cm"):
-            outcome = await client.run(boxes, said)
+        for message in ("The box is 10x20x30", "The box is 10x20x30 cm"):
+            outcome = await client.run(boxes, message)
             print(repr(outcome.value))
 
 

@@ -13,8 +13,8 @@ def in_plain_words(call: ToolCall, result: ToolResult, context: ToolContext) -> 
         return None
     print(f"A tool call failed with the following error: {result.text}")
     kept = result.model_dump(exclude={"content"})
-    said = {"kind": "text", "text": "An internal server error occurred. Please try again later."}
-    return ToolResult.model_validate({**kept, "content": [said]})
+    message = {"kind": "text", "text": "An internal server error occurred. Please try again later."}
+    return ToolResult.model_validate({**kept, "content": [message]})
 
 
 @tool(effect="read")

@@ -11,7 +11,7 @@ SERVER = Path(__file__).with_name("mcp_server.py")
 
 
 def safe(context: TurnContext, tools: list[Tool]) -> list[Tool]:
-    return [one for one in tools if context.metadata.get("trusted") or not one.name.startswith("danger_")]
+    return [tool for tool in tools if context.metadata.get("trusted") or not tool.name.startswith("danger_")]
 
 
 reviewer = Agent(
@@ -27,7 +27,7 @@ async def main() -> None:
     async with Worker(client, agents=[reviewer]):
         conversation = await client.start(reviewer, "Hello")
         await conversation.outcome()
-        print(sorted(one.name for one in (await conversation.prompt(turn=1)).tools))
+        print(sorted(tool.name for tool in (await conversation.prompt(turn=1)).tools))
 
 
 if __name__ == "__main__":

@@ -34,9 +34,9 @@ def read_file(path: str, directory: str | None = None) -> str:
 
 
 def main() -> None:
-    for one in (fetch_weather, read_file):
-        print(one.name, "-", one.description)
-        print(json.dumps(one.parameters, indent=2))
+    for function_tool in (fetch_weather, read_file):
+        print(function_tool.name, "-", function_tool.description)
+        print(json.dumps(function_tool.parameters, indent=2))
 
 
 if __name__ == "__main__":

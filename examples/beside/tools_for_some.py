@@ -13,7 +13,7 @@ french = Agent("respond_french", model=MODEL, instructions="Reply in French.", d
 
 def by_preference(context: TurnContext, tools: list[Tool]) -> list[Tool]:
     both = context.metadata["languages"] == "french_spanish"
-    return [one for one in tools if both or one.name != "respond_french"]
+    return [tool for tool in tools if both or tool.name != "respond_french"]
 
 
 orchestrator = Agent(
@@ -30,7 +30,7 @@ async def main() -> None:
     async with Worker(client, agents=[orchestrator]):
         conversation = await client.start(orchestrator, "How are you?", metadata={"languages": "spanish"})
         print(await conversation.reply())
-        print([one.name for one in (await conversation.prompt(turn=1)).tools])
+        print([tool.name for tool in (await conversation.prompt(turn=1)).tools])
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ async def main() -> None:
         conversation = await client.start(host, "A table for four on 24 December 2026, please.")
         async for event in conversation.events(deltas=False):
             if event.kind == "answer_requested":
-                said = await asyncio.to_thread(input, f"{event.why} ")
-                await conversation.answer(event.call_id, said)
+                answer = await asyncio.to_thread(input, f"{event.why} ")
+                await conversation.answer(event.call_id, answer)
         booking = await conversation.reply()
         print(f"{booking.name}: {booking.people} people, {booking.day:%d.%m.%Y}, {booking.time}")
 

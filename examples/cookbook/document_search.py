@@ -21,11 +21,12 @@ def search(words: str) -> list[dict[str, str]]:
     index.execute("CREATE VIRTUAL TABLE paragraphs USING fts5 (file, text)")
     for file in FOLDER.glob("*.md"):
         index.executemany(
-            "INSERT INTO paragraphs VALUES (?, ?)", [(file.name, one) for one in file.read_text().split("\n\n")]
+            "INSERT INTO paragraphs VALUES (?, ?)",
+            [(file.name, paragraph) for paragraph in file.read_text().split("\n\n")],
         )
     wanted = " OR ".join(f'"{word}"' for word in words.replace('"', "").split())
-    found = index.execute("SELECT file, text FROM paragraphs WHERE text MATCH ? ORDER BY rank LIMIT 5", [wanted])
-    return [{"file": file, "text": text} for file, text in found]
+    rows = index.execute("SELECT file, text FROM paragraphs WHERE text MATCH ? ORDER BY rank LIMIT 5", [wanted])
+    return [{"file": file, "text": text} for file, text in rows]
 
 
 class Answer(BaseModel):

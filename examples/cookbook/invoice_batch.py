@@ -46,7 +46,7 @@ async def main() -> None:
         invoices = await asyncio.gather(*(read(client, name, text) for name, text in files()))
     for invoice in invoices:
         print(invoice)
-    print(f"{sum(one.cents for one in invoices if isinstance(one, Invoice)) / 100:,.2f} EUR in all")
+    print(f"{sum(invoice.cents for invoice in invoices if isinstance(invoice, Invoice)) / 100:,.2f} EUR in all")
 
 
 if __name__ == "__main__":

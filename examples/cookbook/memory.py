@@ -53,13 +53,13 @@ assistant = Agent(
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[assistant], deps=open_memory):
-        for person, said in [
+        for person, message in [
             ("ann", "I can't eat nuts."),
             ("ann", "Suggest a cake."),  # another conversation
             ("ben", "Suggest a cake."),
         ]:
-            outcome = await client.run(assistant, said, metadata={"person": person})
-            print(f"{person}: {said}\n  {outcome.text}")
+            outcome = await client.run(assistant, message, metadata={"person": person})
+            print(f"{person}: {message}\n  {outcome.text}")
 
 
 if __name__ == "__main__":

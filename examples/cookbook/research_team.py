@@ -16,8 +16,8 @@ LIBRARY = {
 @tool(effect="read")
 def search(words: str) -> str:
     """Search the library."""
-    found = [text for topic, text in LIBRARY.items() if topic in words.lower()]
-    return "\n".join(found) or "Nothing was found. Try one word."
+    texts = [text for topic, text in LIBRARY.items() if topic in words.lower()]
+    return "\n".join(texts) or "Nothing was found. Try one word."
 
 
 researcher = Agent(

@@ -40,8 +40,8 @@ async def main() -> None:
         async for event in conversation.events(deltas=False):
             if event.kind == "approval_requested":
                 cents = int(str(event.arguments["cents"]))
-                said = await asyncio.to_thread(input, f"? Refund {cents / 100:.2f} EUR? [y/n] ")
-                if said == "y":
+                answer = await asyncio.to_thread(input, f"? Refund {cents / 100:.2f} EUR? [y/n] ")
+                if answer == "y":
                     await conversation.approve(event.call_id, expected=event.arguments)
                 else:
                     await conversation.deny(event.call_id, "The manager said no.")

@@ -29,18 +29,20 @@ class OwnProtocol:
     """POST /talk with what was said so far; the answer says something, and may want functions to be called."""
 
     def encode(self, request: Request) -> tuple[str, dict[str, Any]]:
-        said: list[dict[str, Any]] = []
+        spoken: list[dict[str, Any]] = []
         if request.instructions:
-            said.append({"who": "system", "says": request.instructions})
+            spoken.append({"who": "system", "says": request.instructions})
         for message in request.messages:
-            said.append({"who": message.role, "says": message.text})
+            spoken.append({"who": message.role, "says": message.text})
             for part in message.parts:
                 match part:
                     case ToolCall():
-                        said.append({"who": "function", "id": part.call_id, "name": part.name, "with": part.arguments})
+                        spoken.append(
+                            {"who": "function", "id": part.call_id, "name": part.name, "with": part.arguments}
+                        )
                     case ToolResult():
-                        said.append({"who": "result", "id": part.call_id, "says": part.text})
-        body: dict[str, Any] = {"model": request.model.model, "said": said, "stream": request.settings.stream}
+                        spoken.append({"who": "result", "id": part.call_id, "says": part.text})
+        body: dict[str, Any] = {"model": request.model.model, "said": spoken, "stream": request.settings.stream}
         if request.tools:
             body["functions"] = [{"name": tool.name, "takes": dict(tool.parameters)} for tool in request.tools]
         return "/talk", body

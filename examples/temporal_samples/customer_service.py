@@ -18,12 +18,12 @@ MODEL = os.environ.get("MODEL", "openai:gpt-5.5")
 @tool(effect="read")
 def faq_lookup(question: str) -> str:
     """Look up frequently asked questions."""
-    asked = question.lower()
-    if "bag" in asked:
+    words = question.lower()
+    if "bag" in words:
         return "One bag, under 50 pounds and 22 inches x 14 inches x 9 inches."
-    if "seats" in asked or "plane" in asked:
+    if "seats" in words or "plane" in words:
         return "120 seats: 22 in business class, 98 in economy. Exit rows are 4 and 16, rows 5-8 have extra legroom."
-    if "wifi" in asked:
+    if "wifi" in words:
         return "Free wifi on the plane: join Airline-Wifi."
     return "I'm sorry, I don't know the answer to that question."
 
@@ -66,18 +66,18 @@ triage = Agent(
 
 async def main(conversation_id: str) -> None:
     client = await Client.connect()
-    told = 0
+    printed = 0
     async with Worker(client, agents=[triage]):
         while text := await asyncio.to_thread(input, "Enter your message: "):
             conversation = await client.send(triage, text, id=conversation_id, keep_open=timedelta(days=30))
             await conversation.reply()
             transcript = await conversation.transcript()
-            for message in transcript[told:]:  # the first time, all that was said before
+            for message in transcript[printed:]:  # the first time, all that was said before
                 if message.text:
                     print(f"{message.author or message.role}: {message.text}")
                 for result in message.tool_results:
                     print(f"{result.name}: {result.text}")
-            told = len(transcript)
+            printed = len(transcript)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ async def get_ip_address() -> str:
 
 async def get_location_info(ip_address: Annotated[str, "An IPv4 or IPv6 address"]) -> str:
     """Get the location information for an IP address: city, region and country."""
-    found: dict[str, Any] = (await _get(f"http://ip-api.com/json/{ip_address}")).json()
-    return f"{found['city']}, {found['regionName']}, {found['country']}"
+    place: dict[str, Any] = (await _get(f"http://ip-api.com/json/{ip_address}")).json()
+    return f"{place['city']}, {place['regionName']}, {place['country']}"
 
 
 async def get_weather_alerts(state: Annotated[str, "Two-letter US state code (e.g. CA, NY)"]) -> Any:

@@ -7,8 +7,8 @@ from everturn.testing import call
 
 def script(messages: list[dict[str, Any]]) -> Any:
     who, last = messages[0]["content"], messages[-1]
-    said = [message["content"] for message in messages if message["role"] == "user"][-1]
-    about_bags = "bag" in said
+    question = [message["content"] for message in messages if message["role"] == "user"][-1]
+    about_bags = "bag" in question
     if last["role"] == "tool" and ("theirs" in last["content"] or "Lisbon" in last["content"]):
         return last["content"]
     if who.startswith("Find out"):

@@ -13,8 +13,8 @@ def script(messages: list[dict[str, Any]]) -> Any:
     if who.startswith("Search"):
         return call("search", {"words": "heartbeats temporal"}) if turn == 0 else "The library supports both claims."
     draft = "By its heartbeats: once they stop, it is lost. A run may have 51,200 events."
-    asked = [
+    look_ups = [
         call("researcher", {"message": "How does Temporal notice a lost activity?"}),
         call("researcher", {"message": "How many events may a run have?"}),
     ]
-    return [asked, call("checker", {"message": draft}), draft][turn]
+    return [look_ups, call("checker", {"message": draft}), draft][turn]
