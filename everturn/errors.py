@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from math import isnan
 from typing import Any, Final
 
 _LONGEST_SECONDS = 366 * 86_400.0
@@ -104,6 +105,8 @@ class Retry(EverturnError):
         super().__init__(message or "The tool asked to be tried again later.")
         if after is None or isinstance(after, timedelta):
             self.after = after
+        elif isnan(after):  # says nothing; and the message is not to be lost over it
+            self.after = None
         else:
             self.after = timedelta(seconds=min(max(after, 0.0), _LONGEST_SECONDS))
 

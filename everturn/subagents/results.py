@@ -24,4 +24,6 @@ def with_notice(text: str, agent: str, outcome: Outcome) -> str:
         return f"{text}\n[{agent} did not finish: {outcome.reason or outcome.status}.]".strip()
     if outcome.stop != "end":
         return f"{text}\n[{agent}'s answer is not whole: {CUT_OFF.get(outcome.stop, outcome.stop)}.]".strip()
+    if outcome.reason:  # it was closed between two turns
+        return f"{text}\n[{agent}'s answer is not whole: {outcome.reason}.]".strip()
     return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -44,6 +44,9 @@ from everturn.workflows.visibility import Visibility
 from everturn.workflows.wait_notices import WaitNotices
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
+
+
+CLOSED_UNANSWERED: Final = "the conversation was closed before it was answered"
 
 
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
@@ -124,6 +127,8 @@ class ConversationWorkflow:
         )
         self._open_reply = carry_over.open
         """The open reply of the earlier run, until this run continues it."""
+        self._closed_between_turns = False
+        """A person closed it as calls ran or waited: the last reply is no answer."""
 
     @workflow.run
     async def run(self, *_: Any) -> Outcome:
@@ -131,7 +136,7 @@ class ConversationWorkflow:
             if not self._state.closing:
                 await self._commands.holds.wait_while_stalled(self._start_input.problem, DEPLOY_ITS_CODE)
             if self._state.closing and not self._state.inbox.late:
-                return self._end_with("cancelled", reason="the conversation was closed before it was answered")
+                return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
             continue_as_new.go_on(self._start_input.handed_on(self._state))
         if self._start_input.problem:
             raise message_dispatch.invalid_start(self._start_input.problem)
@@ -157,8 +162,11 @@ class ConversationWorkflow:
         if cut := self._state.cancelled:
             return self._end_with("cancelled", reason=cut)
         if self._state.abandoned and (self._state.unseen.messages or self._state.inbox.messages):
-            return self._end_with("cancelled", reason="the conversation was closed before it was answered")
-        return self._end_with("completed", reason=CUT_OFF.get(self._state.last_reply.stop))
+            return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
+        reason = CUT_OFF.get(self._state.last_reply.stop)
+        if self._closed_between_turns:
+            reason = CLOSED_UNANSWERED
+        return self._end_with("completed", reason=reason)
 
     # ------------------------------------------------------------ the loop
 
@@ -173,6 +181,7 @@ class ConversationWorkflow:
             try:
                 if limit := await answering:
                     return limit
+                self._closed_between_turns = self._state.closing and not self._state.last_reply.final
             except (asyncio.CancelledError, ActivityError) as error:
                 # A person cancelled the answer; or somebody cancelled the workflow, and then we have to end.
                 if not (self._state.cancelled and is_cancelled_exception(error)):

@@ -146,3 +146,8 @@ def _late_model() -> type[BaseModel]:
         code: Annotated[str, Field(pattern="(")]
 
     return Late
+
+
+def test_a_time_that_is_no_number_says_nothing_and_the_call_is_tried_again_all_the_same() -> None:
+    retry = Retry("Later.", after=float("nan"))
+    assert (str(retry), retry.after) == ("Later.", None)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from everturn import Agent, Client, Conversation, Limits, Worker, tool
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.payloads import AskedAgent, Status
-from everturn.testing import ScriptedModel, call, fail
+from everturn.testing import ScriptedModel, call, fail, say
 from everturn.worker.deploy_check import find_conflicts
 from everturn.workflows import web_ui
 from tests.support.agents import agent_on, hosting
@@ -269,6 +269,28 @@ async def test_what_ends_the_parent_ends_the_agents_below(
             await conversation.outcome()
     wanted = "completed" if how == "close" else "cancelled"
     assert [outcome.status for outcome in below] == [wanted, wanted]
+
+
+async def test_who_asked_an_agent_that_was_closed_between_its_turns_is_told_so(
+    client: Client, scripted: Scripted
+) -> None:
+    @tool(needs_approval=True)
+    def buy() -> str:
+        return "never"
+
+    buyer = agent_on(scripted([[say("I buy it."), call("buy")], "Not bought."]), name="buyer", tools=[buy])
+    top = agent_on(scripted([call("buyer", {"message": "Buy"}, id="t"), "Well."]), name="top", tools=[buyer])
+    async with hosting(client, buyer, top):
+        conversation = await client.start(top, "Go")
+        child = client.conversation(f"{conversation.id}.t")
+        await waiting(child)
+        await child.close()
+        await conversation.outcome()
+        [result] = results_of(await conversation.transcript())
+        outcome = await child.outcome()
+    closed = "the conversation was closed before it was answered"
+    assert result.text == f"I buy it.\n[buyer's answer is not whole: {closed}.]"
+    assert (outcome.status, outcome.reason) == ("completed", closed)
 
 
 async def _is_idle(conversation: Conversation) -> bool:
