@@ -26,10 +26,10 @@ _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 def fits_strict(schema: Mapping[str, Any]) -> bool:
     """Whether OpenAI takes the schema with `strict: true`, as the root of a tool's arguments or of an output."""
-    definitions = schema.get("$defs", {})
-    root = {name: value for name, value in schema.items() if name != "$defs"}
+    definitions = [*schema.get("$defs", {}).values(), *schema.get("definitions", {}).values()]
+    root = {name: value for name, value in schema.items() if name not in ("$defs", "definitions")}
     is_object = root.get("type") == "object" and "anyOf" not in root
-    return is_object and all(_node_fits(node) for node in (root, *definitions.values()))
+    return is_object and all(map(_node_fits, (root, *definitions)))
 
 
 def only_fitting(model: Model, tool: ToolSpec, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _node_fits(schema: Any) -> bool:
         return len(schema) == 1
     if not schema.keys() & {"type", "anyOf", "enum", "const"}:
         return False
-    if schema.get("format", "date") not in _FORMATS or _LOOKAROUND.search(schema.get("pattern", "")):
+    if str(schema.get("format", "date")) not in _FORMATS or _LOOKAROUND.search(str(schema.get("pattern", ""))):
         return False
     kinds = schema.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else kinds

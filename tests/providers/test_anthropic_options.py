@@ -257,6 +257,8 @@ def test_an_output_schema_is_closed_and_what_it_does_not_know_is_told_in_words()
         ({"type": "array", "items": True}, "claude-opus-5", "in the place of a schema"),
         ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}, "claude-opus-5", "recursive"),
         ({"type": "object", "properties": {}}, "claude-sonnet-4-0", "has no output schemas"),
+        ({"type": "object", "properties": {"a": {"$ref": "#"}}}, "claude-opus-5", "refers to more than its .defs"),
+        ({"type": ["object", "null"], "additionalProperties": True}, "claude-opus-5", "keys are not listed"),
     ],
 )
 def test_a_schema_that_it_can_not_hold_a_model_to_is_left_out(schema: dict[str, Any], model: str, why: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from everturn.errors import InvalidTool
 from everturn.providers.base import Request, ToolSpec, tool_options, warn_unsupported
-from everturn.providers.json_values import write_json
+from everturn.providers.json_values import as_list, write_json
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 from everturn.validation.open_objects import takes_more
@@ -223,19 +223,21 @@ def _strict_schema(schema: Any) -> dict[str, Any]:
     if "$defs" in schema:
         strict["$defs"] = {name: _strict_schema(inner) for name, inner in schema["$defs"].items()}
     if "$ref" in schema:
+        if not str(schema["$ref"]).startswith("#/$defs/"):
+            raise _Unfit("it refers to more than its $defs")
         return strict | {"$ref": schema["$ref"]}
     for name, known_as in {"anyOf": "anyOf", "allOf": "allOf", "oneOf": "anyOf"}.items():
         if name in schema:
             strict[known_as] = [_strict_schema(inner) for inner in schema[name]]
     if not (strict.keys() - {"$defs"} or schema.keys() & {"type", "enum", "const"}):
         raise _Unfit("it has a value without a type")
-    if schema.get("type") == "object":
+    if "object" in as_list(schema.get("type")):
         strict |= _closed_object(schema)
     if "items" in schema:
         strict["items"] = _strict_schema(schema["items"])
     other_rules: dict[str, Any] = {}
     for name, value in schema.items():
-        if name in _KEPT or (name == "format" and value in _FORMATS) or (name == "minItems" and value in {0, 1}):
+        if name in _KEPT or (name == "format" and value in [*_FORMATS]) or (name == "minItems" and value in {0, 1}):
             strict[name] = value
         elif name not in _PLACED | _REMARKS:
             other_rules[name] = value
