@@ -3,11 +3,11 @@
 #
 # Software:  anthropic 2.14.0, pydantic 2.14.4 (PyPI)
 # Expected:  messages.parse(output_format=) refuses a model that its grammars can't express, or sends the schema as
-#            pydantic writes it (`additionalProperties: {"type": "integer"}`), as OpenAI's SDK does, for the server to refuse
-# Seen:      it sends `properties: {}` and `additionalProperties: false`, without a word: a model that is held to that can
-#            only answer {}, which fits dict[str, int], too. What was asked for is lost in a valid answer
-# It matters to: who parses answers into models with dictionaries or open objects: have lists of pairs instead, or put the
-#            schema into the prompt. `anthropic.transform_schema` alone does the same
+#            pydantic writes it (`additionalProperties: {"type": "integer"}`), for the server to refuse: OpenAI's does
+# Seen:      it sends `properties: {}` and `additionalProperties: false`, without a word: a model that is held to that
+#            can only answer {}, which fits dict[str, int], too. What was asked for is lost in a valid answer
+# It matters to: who parses answers into models with dictionaries or open objects: have lists of pairs instead, or put
+#            the schema into the prompt. `anthropic.transform_schema` alone does the same
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
