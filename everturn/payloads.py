@@ -2,7 +2,7 @@
 
 All of it is plain JSON, so the Temporal CLI, the Web UI and other languages can write and read it. None of it grows
 with the conversation: a model turn is sent a position, a digest and the delta since the last turn. What people decide
-on calls (approve, deny, answer, a policy) is in calls/decisions.py.
+on calls (approve, deny, answer, a policy) is in calls/decision_records.py.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.agent import Agent, name_of
-from everturn.calls.decisions import DECISION_RECORDS
+from everturn.calls.decision_records import DECISION_RECORDS
 from everturn.client.messages import MessageLike, make_checked, message_payload, start_payload
 from everturn.client.seen_calls import seen_options
 from everturn.client.trace_context import current_context

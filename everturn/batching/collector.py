@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, TemporalError, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from everturn import names
-from everturn.batching.gathering import Gathering
+from everturn.batching.due_batches import Gathering
 from everturn.batching.records import (
     Batch,
     BatchLine,

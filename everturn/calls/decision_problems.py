@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from everturn import names
-from everturn.calls.decisions import Answer, Approve, Deny, too_late
+from everturn.calls.decision_records import Answer, Approve, Deny, too_late
 from everturn.calls.pending_calls import RULED, PendingCall, rules_of
 from everturn.policy import Policy, same_json, with_rules
 from everturn.policy import problem as policy_problem

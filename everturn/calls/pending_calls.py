@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, Self
 
 from everturn import names
-from everturn.calls.decisions import Approve, Deny
+from everturn.calls.decision_records import Approve, Deny
 from everturn.carryover import QuestionToPerson
 from everturn.names import unversioned
 from everturn.payloads import WaitingCall

@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from everturn import events, names
-from everturn.calls.decisions import VERDICTS
+from everturn.calls.decision_records import VERDICTS
 from everturn.history.open_calls import IN_WORDS, OpenCall
 from everturn.payloads import AskedAgent, WaitingCall, address_of
 from everturn.records import CUT_OFF, Decision, Message, Outcome, ToolCall, ToolResult, in_dollars

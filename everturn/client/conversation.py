@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from everturn import names
 from everturn.agent import Agent
-from everturn.calls.decisions import already_decided
+from everturn.calls.decision_records import already_decided
 from everturn.client import listing, updates
 from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import assert_never
 from urllib.parse import quote
 
-from everturn.calls.decisions import VERDICTS
+from everturn.calls.decision_records import VERDICTS
 from everturn.exporting.reading import Exported, MessageFacts
 from everturn.history.open_calls import IN_WORDS
 from everturn.records import (

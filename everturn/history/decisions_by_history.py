@@ -8,7 +8,7 @@ from typing import Any
 
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
-from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve, Deny
+from everturn.calls.decision_records import DECISION_RECORDS, Answer, Approve, Deny
 from everturn.calls.gate import for_answer
 from everturn.calls.pending_calls import PendingCall, decision_of, rules_of
 from everturn.carryover import OpenReply

@@ -10,7 +10,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.calls.decisions import DECISION_RECORDS, InheritPolicy, SetPolicy
+from everturn.calls.decision_records import DECISION_RECORDS, InheritPolicy, SetPolicy
 from everturn.errors import InvalidSetting, OtherWorkflow
 from everturn.payloads import Control, MessageIn
 from everturn.records import Record

@@ -8,7 +8,7 @@ from typing import Any
 
 from everturn import names
 from everturn.batching.records import BatchNotice, BatchTurn
-from everturn.calls.decisions import Answer, Approve, Deny, InheritPolicy, SetPolicy
+from everturn.calls.decision_records import Answer, Approve, Deny, InheritPolicy, SetPolicy
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import OpenReply, QuestionToPerson, TakenIds
 from everturn.errors import ConversationError

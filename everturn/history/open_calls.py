@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from everturn.calls.decisions import denial_text
+from everturn.calls.decision_records import denial_text
 from everturn.history.state_by_history import StateByHistory
 from everturn.plans import RefuseCall, UseResult
 from everturn.records import Decision, Text, ToolCall, ToolResult

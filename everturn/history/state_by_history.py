@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from everturn import agent_in_charge, names
 from everturn.calls import gate, unknown_outcomes
-from everturn.calls.decisions import InheritPolicy, policy_after
+from everturn.calls.decision_records import InheritPolicy, policy_after
 from everturn.calls.result_checks import check_of_answer, check_of_event, withheld_result
 from everturn.carryover import OpenReply
 from everturn.history import steps

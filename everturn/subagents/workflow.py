@@ -12,7 +12,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import TemporalError
 
 from everturn import names
-from everturn.calls.decisions import InheritPolicy
+from everturn.calls.decision_records import InheritPolicy
 from everturn.payloads import AskedAgent, Caller, Control, Start
 from everturn.plans import RunAgent
 from everturn.policy import Policy

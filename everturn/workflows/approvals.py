@@ -11,7 +11,7 @@ from typing import Literal
 from temporalio import workflow
 
 from everturn import names
-from everturn.calls.decisions import already_decided
+from everturn.calls.decision_records import already_decided
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import AskedAgent, PersonsAnswer

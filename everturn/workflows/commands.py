@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
-from everturn.calls.decisions import Answer, Approve, Deny, InheritPolicy, SetPolicy, verdict_of
+from everturn.calls.decision_records import Answer, Approve, Deny, InheritPolicy, SetPolicy, verdict_of
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, rules_of
 from everturn.payloads import Control, MessageIn
 from everturn.policy import Policy, said_by, with_rules

@@ -17,7 +17,7 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.calls import causes
-from everturn.calls.decisions import denial_text, reason_text
+from everturn.calls.decision_records import denial_text, reason_text
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.truncation import edit_notice
 from everturn.workflows.activity_results import Unreadable

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from everturn import names
-from everturn.calls.decisions import VERDICTS
+from everturn.calls.decision_records import VERDICTS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Decision, Message, in_dollars
 from everturn.sizes import SUMMARY_BYTES, clipped

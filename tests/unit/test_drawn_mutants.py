@@ -24,7 +24,7 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
-from everturn.calls.decisions import Approve, Deny
+from everturn.calls.decision_records import Approve, Deny
 from everturn.carryover import Packed, StoredInRun
 from everturn.limits import Limits
 from everturn.payloads import Control, Start

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from everturn import Agent, Budget, Limits, ModelSettings, ToolCall, tool
 from everturn.activities.planning import plan_calls
-from everturn.calls.decisions import Answer, Approve
+from everturn.calls.decision_records import Answer, Approve
 from everturn.cli.approval_prompt import NotEdited, parse_arguments
 from everturn.errors import InvalidSetting, Refused
 from everturn.payloads import Start

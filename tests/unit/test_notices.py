@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from everturn import Agent, McpServer, tool
 from everturn.activities import approvers, planning
 from everturn.calls.activity_outputs import failure_of
-from everturn.calls.decisions import Deny
+from everturn.calls.decision_records import Deny
 from everturn.calls.pending_calls import PendingCall, rules_of
 from everturn.carryover import QuestionToPerson
 from everturn.client import client_base

@@ -18,7 +18,7 @@ from everturn import payloads
 from everturn.activities import planning
 from everturn.batching.records import MAX_BATCH_ID_CHARS, MAX_LINE_ID_CHARS, BatchNotice
 from everturn.budgets.records import BudgetNote, Untold
-from everturn.calls.decisions import Approve
+from everturn.calls.decision_records import Approve
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import (
     REMEMBERED_IDS,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from everturn.budgets.records import SetBudget
-from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
+from everturn.calls.decision_records import Answer, Approve, Deny, SetPolicy
 from everturn.payloads import Control, MessageIn
 from everturn.policy import MAX_RULES, Rule, problem, rule_for, with_rules
 from everturn.records import Record

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import everturn
-from everturn.calls.decisions import Approve
+from everturn.calls.decision_records import Approve
 from everturn.errors import Refused
 from everturn.payloads import MessageIn, Start
 from everturn.sizes import MAX_ID_BYTES, check_input, too_deep

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import tool
 from everturn.activities import tool_retries
-from everturn.calls.decisions import Deny
+from everturn.calls.decision_records import Deny
 from everturn.calls.pending_calls import PendingCall, rules_of
 from everturn.carryover import CarryOver, Packed, QuestionToPerson, StoredInRun, WorkerFacts
 from everturn.errors import Retry

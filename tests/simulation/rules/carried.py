@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from everturn import names
-from everturn.calls.decisions import policy_after
+from everturn.calls.decision_records import policy_after
 from everturn.carryover import CarryOver, StoredInRun, WorkerFacts
 from everturn.history import steps
 from everturn.policy import Policy
