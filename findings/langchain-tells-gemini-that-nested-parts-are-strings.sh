@@ -4,7 +4,7 @@
 # Software:  langchain-google-genai 4.4.3, langchain-core 1.8.3, pydantic 2.14.4 (PyPI)
 # Expected:  a tool that takes a model which holds itself (`parts: list["Part"]`) is declared so (Gemini takes `$ref` in
 #            parametersJsonSchema), or refused; what an inner object does not require stays optional
-# Seen:      the inner `$ref` is declared as {"type": "STRING"}, so the model writes the parts' names, and the call fails
+# Seen:      the inner `$ref` is declared as {"type": "STRING"}, so the model writes names, and the call fails
 #            when pydantic reads it; of an object that requires nothing, as in MCP tools' filters, every field is
 #            required, so the model makes up values. Both without an error
 # It matters to: who gives LangChain agents on Gemini tools with trees, or MCP tools: look at what is declared, and hand

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import CancelledError
 
@@ -64,6 +65,10 @@ def gather(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
 @tool
 def weather(city: str) -> str:
     return f"Rain in {city}."
+
+
+class Place(BaseModel):
+    city: str
 
 
 def batched(model: str | Model, vendor: Vendor = "openai", **options: Any) -> Agent:
@@ -229,6 +234,20 @@ async def test_a_line_that_is_refused_stalls_its_conversation_and_no_other(clien
             await bad.close()
             await bad.outcome()
     assert provider.paid == 2
+
+
+async def test_a_line_whose_schema_is_refused_is_in_the_next_batch_without_it(client: Client) -> None:
+    def reply(body: dict[str, Any]) -> Any:
+        if "output_config" in body:
+            return Refused(400, "invalid_request_error", "Schemas contains too many optional parameters (25)")
+        return '{"city": "Paris"}'
+
+    with BatchServer(reply) as provider:
+        provider.ends_at_once = True
+        agent = batched(provider.base_url, "anthropic", output=Place)
+        async with hosting(client, agent):
+            assert (await client.run(agent, "Where?")).output == {"city": "Paris"}
+    assert [len(batch.requests) for batch in provider.batches.values()] == [1, 1]
 
 
 async def test_a_server_without_batches_stalls_its_conversations_with_the_cause_and_the_workers_log_has_it(
