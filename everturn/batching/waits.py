@@ -66,6 +66,11 @@ class BatchWaits:
         return CURE if self._awaited is None else self._awaited.cure
 
     @property
+    def holds_reply(self) -> bool:
+        """Whether a reply that is paid is still to be read, by this run and of the same model: neither is to change."""
+        return self._kept is not None
+
+    @property
     def collector(self) -> str:
         """The workflow that collects the batch; empty if no turn waits for one."""
         return self._line.turn.collector if self._line else ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,7 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.errors import ConversationError, ProviderError
+from everturn.errors import ConversationError, KeyMissing, ProviderError
 from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.online_evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
 from everturn.evaluations.records import EvaluationRequest, Judgement, SpentBefore
@@ -63,12 +64,10 @@ class Judging:
     async def judge_answer(self, request: EvaluationRequest) -> Judgement:
         evaluator = self._evaluators.get(request.evaluator)
         if evaluator is None:
-            raise ApplicationError(
-                f"No worker has the evaluator {request.evaluator!r}.",
-                type=names.NOT_HOSTED,
-                non_retryable=True,
-                category=ApplicationErrorCategory.BENIGN,
-            )
+            raise _not_here(f"No worker has the evaluator {request.evaluator!r}.")
+        request = request.model_copy(update={"version": evaluator.version})
+        # A deploy may have given it more time since, but Temporal ends this try when it was said.
+        evaluator = replace(evaluator, timeout=min(evaluator.timeout, timedelta(seconds=request.timeout)))
         async with keep_beating(request.silence / BEATS):
             try:
                 answer = await read_answer(activity.client(), request.conversation_id, request.run_id, request.turn)
@@ -80,6 +79,7 @@ class Judging:
                 return Judgement(error=GONE, error_text="The conversation's history is deleted.")
             with self._observe(request, answer) as record:
                 judgement = await _judge_answer(evaluator, answer)
+                judgement = judgement.model_copy(update={"version": evaluator.version})
                 record(judgement)
         return judgement
 
@@ -98,6 +98,9 @@ async def _judge_answer(evaluator: OnlineEvaluator, answer: JudgedAnswer) -> Jud
             for value in evaluated.values():
                 if value.usage or value.cost_usd != 0:
                     spending.add_usage(value.usage or Usage(), value.cost_usd)
+        except KeyMissing as error:
+            _log.warning("evaluator.key_missing", evaluator=evaluator.name, variables=error.variables)
+            raise _not_here(f"{error.message} {error.cure}") from None
         except Exception as error:  # noqa: BLE001 - a user's own: it is what the judgement says
             judged = _failed_judgement(evaluator, error)
             if _is_tried_again(error):
@@ -105,6 +108,11 @@ async def _judge_answer(evaluator: OnlineEvaluator, answer: JudgedAnswer) -> Jud
                 raise _to_try_again(judged, error) from None
     seconds = round(time.monotonic() - began, 3)
     return judged.model_copy(update={"usage": spending.usage, "cost_usd": spending.cost_usd, "seconds": seconds})
+
+
+def _not_here(cause: str) -> ApplicationError:
+    """The error of what another worker may have, or this one once it is set up: the evaluation waits for it."""
+    return ApplicationError(cause, type=names.NOT_HOSTED, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
 
 def _leave_spending(spending: EvaluatorSpending) -> None:

@@ -48,6 +48,9 @@ class Judgement(Record):
     cost_usd: float | None = 0.0
     """The same in US dollars; None if a price is not known."""
     seconds: float = 0.0
+    version: str | None = None
+    """Of the evaluator that judged, which a deploy may have changed since it was asked; None: the one that was asked
+    for."""
 
     @property
     def lowest_score(self) -> float | None:

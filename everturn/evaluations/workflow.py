@@ -28,7 +28,7 @@ CLEAN_UP: Final = timedelta(seconds=30)
 FIRST_WAIT: Final = timedelta(seconds=5)
 LONGEST_WAIT: Final = timedelta(minutes=5)
 PATIENCE: Final = timedelta(hours=1)
-"""For a worker that has the evaluator, once others have said that they lack it."""
+"""For a worker that has the evaluator, and its judge's key, once others have said that they lack it."""
 
 
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
@@ -40,6 +40,8 @@ class EvaluationWorkflow:
         judgement = await _judge_patiently(request)
         if request.indexed:
             workflow.upsert_search_attributes(_attributes_of(judgement, minimal=request.minimal))
+        if judgement.version is not None:
+            request = request.model_copy(update={"version": judgement.version})
         memo = EvaluationMemo(**request.model_dump(), judgement=judgement).model_dump(mode="json")
         workflow.upsert_memo({names.EVALUATED: memo})
         return memo

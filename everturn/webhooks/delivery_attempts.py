@@ -45,6 +45,10 @@ TRIED_AGAIN: Final = frozenset({408, 425, 429})
 AGENT_PATIENCE: Final = timedelta(days=1)
 """For a worker that hosts the agent."""
 
+ROLLOUT: Final = timedelta(minutes=30)
+"""How long workers whose agent has no webhook hand a message on: in the middle of a deploy, others have it."""
+LONGEST_ROLLOUT_DELAY: Final = timedelta(minutes=1)
+
 _NEXT: Final = {"conversation.waiting": "approve", "conversation.stalled": "resume"}
 """The command for what people can do about it. Otherwise, they can only look."""
 
@@ -86,7 +90,7 @@ class WebhookSending:
         agent = await agent_of(self._agents, patient, heartbeats=self._heartbeats)
         with self._heartbeats.beating():
             if agent.webhook is None:
-                raise _give_up(f"Agent {agent.name!r} has no webhook any more: the message is not sent.", message)
+                raise _without_webhook(agent, message)
             await _send_once(agent.webhook, message)
 
 
@@ -164,6 +168,19 @@ def _try_again(
     _log.warning("webhook.retried", **_log_fields(message), host=webhook.host_name, problem=problem, seconds=seconds)
     return ApplicationError(
         f"{cause}.", type=names.WEBHOOK_FAILED, next_retry_delay=delay, category=ApplicationErrorCategory.BENIGN
+    )
+
+
+def _without_webhook(agent: Agent, message: WebhookMessage) -> ApplicationError:
+    cause = f"Agent {agent.name!r} has no webhook any more: the message is not sent."
+    delay = min(_delay_after(activity.info().attempt), LONGEST_ROLLOUT_DELAY)
+    if not spend(delay, ROLLOUT):
+        return _give_up(cause, message)
+    return ApplicationError(
+        f"Agent {agent.name!r} has no webhook on this worker; another one may have it.",
+        type=names.WEBHOOK_FAILED,
+        next_retry_delay=delay,
+        category=ApplicationErrorCategory.BENIGN,
     )
 
 

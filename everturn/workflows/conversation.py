@@ -286,7 +286,8 @@ class ConversationWorkflow:
                     await self._summarise()
                     return None
                 else:
-                    state.begin_fallbacks_anew()
+                    if not self._batches.holds_reply:
+                        state.begin_fallbacks_anew()
                     await self._commands.holds.wait_while_stalled(
                         tool_results.cause_of(error), tool_results.detail_of(error, "cure")
                     )
@@ -341,7 +342,7 @@ class ConversationWorkflow:
 
     async def _continue_as_new_where_long(self) -> None:
         """Goes on as a new run between turns, since a replay takes time for each event and can't be interrupted."""
-        if not self._is_due:
+        if not self._is_due or self._batches.holds_reply:
             return
         self._show_state()  # shows that it is not idle any more
         if self._webhooks.is_busy:

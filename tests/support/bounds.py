@@ -24,6 +24,7 @@ from everturn.client import client_base, erasure, messages, missing_worker
 from everturn.evaluations import collector as evaluation_collector
 from everturn.evaluations import judge_activity
 from everturn.evaluations import worker as evaluation_worker
+from everturn.evaluations import workflow as evaluation_workflow
 from everturn.heartbeats import heartbeat
 from everturn.history import fork_start, revival
 from everturn.live import lane_writer, text_server
@@ -36,6 +37,7 @@ from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, connections, listing
+from everturn.webhooks import delivery_attempts as webhook_attempts
 from everturn.worker import drain_deadline, workflow_steps
 from everturn.workflows import (
     awaited_worker,
@@ -78,6 +80,9 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "look_pace": (evaluation_worker, "PACE"),
     "look_silence": (evaluation_collector, "SILENCE"),
     "evaluator_delay_seconds": (judge_activity, "FIRST_DELAY_SECONDS"),
+    "evaluator_wait": (evaluation_workflow, "FIRST_WAIT"),
+    # How soon a webhook's message is tried again.
+    "webhook_delay": (webhook_attempts, "FIRST_DELAY"),
     # What it takes in.
     "remembered_ids": (carryover, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),

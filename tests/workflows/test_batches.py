@@ -403,7 +403,7 @@ async def test_a_reply_that_is_paid_is_read_whatever_the_next_worker_lacks(
 ) -> None:
     bounds(quietly=timedelta(seconds=0.2))
     if deploy == "other agents for long":
-        bounds(host_patience=timedelta(seconds=0.5))
+        bounds(host_patience=timedelta(seconds=0.5), updates=1)  # with `resume`, a new run is due
     monkeypatch.setenv("BATCH_KEY", "sk-1")
     asked_for_results = asyncio.Event()
     loop = asyncio.get_running_loop()

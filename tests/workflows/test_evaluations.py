@@ -26,7 +26,7 @@ from temporalio.worker import Replayer
 
 from everturn import Client, Model, Traces, generate, names, tool
 from everturn.client.belongings import _payloads_in
-from everturn.errors import Refused
+from everturn.errors import KeyMissing, Refused
 from everturn.evals import Evaluated, JudgedAnswer, OnlineEvaluator
 from everturn.evaluations.answer_search import LookPace
 from everturn.evaluations.client import Evaluation, means_of
@@ -304,6 +304,45 @@ async def test_an_evaluator_that_fails_or_hangs_gives_a_judgement_that_says_so_a
     assert (found["hangs"].error, found["hangs"].error_text) == ("TookTooLong", "it did not end within 0.2 s")
     assert found["odd"].error == "InvalidResult"
     assert all(one.score is None for one in found.values())
+
+
+async def test_a_judgement_waits_for_the_judges_key_and_says_which_version_has_judged_after_a_deploy(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, bounds: Bounds
+) -> None:
+    bounds(evaluator_wait=timedelta(seconds=0.2))
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    judge_model = Model("openai-chat:gpt-5.5", base_url=scripted(["0.25"]).base_url, key_env="JUDGE_KEY")
+    has_no_key = asyncio.Event()
+    is_interrupted = asyncio.Event()
+
+    async def hangs(answer: JudgedAnswer) -> None:
+        is_interrupted.set()
+        await asyncio.Event().wait()
+
+    async def score(answer: JudgedAnswer) -> float:
+        try:
+            return float((await generate(judge_model, answer.text)).text)
+        except KeyMissing:
+            has_no_key.set()
+            raise
+
+    def before_deploy(name: str) -> OnlineEvaluator:
+        return OnlineEvaluator(hangs, name=name, version="1", timeout=timedelta(seconds=1))
+
+    async with hosting(client, agent, evaluators=[before_deploy("judge"), before_deploy("slow")]):
+        outcome = await client.run(agent, "Hi")
+        await is_interrupted.wait()
+    deployed = [
+        OnlineEvaluator(score, name="judge", version="2"),
+        OnlineEvaluator(hangs, name="slow", version="2", timeout=timedelta(minutes=10)),
+    ]
+    async with hosting(client, agent, evaluators=deployed):
+        await has_no_key.wait()
+        monkeypatch.setenv("JUDGE_KEY", "sk-1")
+        found = {one.evaluator: one for one in await judged(client, outcome.id, count=2)}
+    assert (found["judge"].version, found["judge"].score) == ("2", 0.25)
+    assert (found["slow"].version, found["slow"].error) == ("2", "TookTooLong")
 
 
 async def test_what_a_judge_costs_is_counted_with_its_judgement_also_of_tries_that_failed(

@@ -196,6 +196,29 @@ async def test_a_worker_that_is_killed_while_it_tries_is_followed_by_another_wit
     assert (refused_id, refused) == (webhook_id, taken)
 
 
+async def test_a_worker_that_has_no_webhook_yet_hands_the_message_on_in_the_middle_of_a_deploy(
+    client: Client, scripted: Scripted, receiver: Receiver, bounds: Bounds
+) -> None:
+    bounds(webhook_delay=timedelta(seconds=0.2))
+    model = scripted(["Hello."])
+    receiver.answers = [503]
+    deployed = agent_on(model, webhook=hooked(receiver))
+    async with hosting(client, deployed):
+        conversation = await client.start(deployed, "Hi")
+        await eventually(lambda: receiver.tries)
+    [delivery] = await deliveries_of(client, conversation.id)
+
+    async def has_no_webhook() -> bool:
+        (sending,) = (await delivery.describe()).raw_description.pending_activities
+        return "no webhook on this worker" in sending.last_failure.message
+
+    async with hosting(client, agent_on(model)):
+        await eventually(has_no_webhook)
+    async with hosting(client, deployed):
+        await delivery.result()
+    assert receiver.kinds == ["done"]
+
+
 async def test_a_sub_agents_call_is_told_under_its_parents_path_once_also_across_runs(
     client: Client, scripted: Scripted, receiver: Receiver, bounds: Bounds
 ) -> None:
