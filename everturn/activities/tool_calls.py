@@ -18,7 +18,14 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Fa
 
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience
-from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
+from everturn.activities.agent_lookup import (
+    NoLongerAvailable,
+    agent_of,
+    handed_back,
+    not_registered,
+    request_of,
+    tool_of,
+)
 from everturn.activities.hook_runs import HookRuns, Stops, after_hooks, seconds_at
 from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
@@ -199,6 +206,7 @@ class ToolCalls:
                 result_lost = _make_result(name, request, _lost_text(tool, lost), is_error=True)
                 return result_lost.model_copy(update={"extra": {names.WORKERS_LOST: lost}})
             if tool.effect == "once":
+                _check_first_try(name, request)
                 await before_reset.check_not_run(name, request)
                 await self._quarantine.check_call(name, request)
                 self._quarantine.note_begun()
@@ -429,6 +437,22 @@ def _proposal_details(arguments: dict[str, JsonValue] | None) -> dict[str, Any]:
     if arguments is None or size_of(arguments) > MAX_LEFT_BYTES:
         return {}
     return {"proposed": arguments}
+
+
+def _check_first_try(name: str, request: ToolRequest) -> None:
+    """Raises ApplicationError for a further try of a call that was planned before a deploy made its effect `once`:
+    Temporal tries it again as the plan says."""
+    if request.once:
+        return
+    if activity.info().is_local:  # where a further try can't be told from the first: the queue has it
+        raise handed_back(f"The effect of {name} is `once` by now.", "It goes on by itself.", None, lacks="local run")
+    if poison_calls.may_have_run():
+        raise ApplicationError(
+            f"{name} was lost with its worker, and its effect is `once` by now",
+            type=names.MAY_HAVE_RUN,
+            non_retryable=True,
+            category=ApplicationErrorCategory.BENIGN,
+        )
 
 
 def _asking_error(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:

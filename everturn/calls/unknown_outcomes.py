@@ -46,7 +46,8 @@ def after_run(
             ),
         )
     doubtful = previous is not None and previous.is_doubtful
-    runs_once = isinstance(plan, RunPlan) and plan.effect == "once"
+    # A deploy may have made it `once` since it was planned: then only the worker knows.
+    runs_once = isinstance(plan, RunPlan) and (plan.effect == "once" or kind == names.MAY_HAVE_RUN)
     reason: WaitReason
     if kind == names.INVALID_EDIT:
         reason = "invalid_edit"
