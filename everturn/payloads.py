@@ -478,6 +478,8 @@ class ToolRequest(Labelled):
     """A human's approval, if one was asked for."""
     as_shown: bool = False
     """The person saw these arguments as hooks had left them, and changed nothing: hooks don't see them again."""
+    by_default: dict[str, JsonValue] = Field(default_factory=dict)
+    """As in RunTool, if a person approved the call."""
     room: int | None = None
     """The most bytes that the result may have; None: as many as any result may."""
     chain_id: str = ""

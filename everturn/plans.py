@@ -98,6 +98,9 @@ class RunTool(RunPlan):
     """Local because its last runs were quick: one try, of a second. If it does not end then, it goes to the queue."""
     activity: str = ""
     """Its activity's type, if that is not the tool's name."""
+    by_default: dict[str, JsonValue] = Field(default_factory=dict)
+    """What a person is shown that it will use for arguments that the call leaves out: once approved, it runs with
+    these, whatever a deploy has made of its defaults by then."""
     attaches: bool = False
     """A further try finds what an earlier one has begun, and sends nothing twice. So the call is retried, although its
     effect is `once`."""

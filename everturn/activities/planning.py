@@ -192,6 +192,8 @@ def _shorten_plan(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
             RunAgent(input=TypedInput(arguments=dict(given))) | RunHandoff(input=TypedInput(arguments=dict(given)))
         ) if size_of(given) > arguments:
             changes["input"] = TypedInput()  # then it reads them as the model wrote them
+        case RunTool(by_default=given) if size_of(given) > arguments:
+            changes["by_default"] = {}  # then it uses those of the worker that runs it
         case RunActivity(arguments=dict(given)) | RunNexus(arguments=dict(given)) if size_of(given) > arguments:
             changes["arguments"] = None  # then it gets them as the model wrote them
     if all(getattr(plan, name) is value for name, value in changes.items()):
@@ -357,6 +359,7 @@ async def _plan_run(facts: _ReplyFacts, tool: Tool, verdict: CallVerdict, contex
             activity=agent.activity_prefix and agent.activity_prefix + tool.name,
             local=tool.local is True or hurried,
             hurried=hurried,
+            by_default=_defaults_shown(tool, call, gate),
             attaches=tool.attaches,
         )
     if handoff := agent.handoff(tool.name):
@@ -368,6 +371,14 @@ async def _plan_run(facts: _ReplyFacts, tool: Tool, verdict: CallVerdict, contex
         return await plan_handover(agent, handoff, run | {"input": typed_input}, facts.before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
+
+
+def _defaults_shown(tool: Tool, call: ToolCall, gate: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of its own arguments, if a person may be asked about it; those within objects are left out."""
+    if not (gate.get("approval") or gate.get("defaults")):
+        return {}
+    arguments = tool.parameters.get("properties", {})
+    return {name: value for name, value in tool.defaults_for(call.arguments).items() if name in arguments}
 
 
 async def _typed_input(tool: Tool, call: ToolCall, context: ToolContext, *, careful: bool) -> TypedInput | RefuseCall:

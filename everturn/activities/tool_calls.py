@@ -272,7 +272,9 @@ class ToolCalls:
         set_answer(request.answer)
         try:
             begin = partial(self._heartbeats.begin_tool, activity.info().task_token)
-            content = await tool.run(request.arguments, context, executor=self._threads, on_begin=begin)
+            content = await tool.run(
+                _approved_arguments(tool, request), context, executor=self._threads, on_begin=begin
+            )
         except TookTooLong:
             return self._try_again(
                 tool, f"{tool.name} did not finish within {tool.timeout}.", kind=names.TIMED_OUT
@@ -439,6 +441,15 @@ def _proposal_details(arguments: dict[str, JsonValue] | None) -> dict[str, Any]:
     return {"proposed": arguments}
 
 
+def _approved_arguments(tool: Tool, request: ToolRequest) -> dict[str, JsonValue]:
+    """The arguments, with the defaults that the person was shown if a deploy has changed them since."""
+    if not request.by_default or request.as_shown:  # what hooks propose is shown with the defaults of today
+        return request.arguments
+    defaults = tool.defaults_for(request.arguments)
+    changed = {name: value for name, value in request.by_default.items() if not same_json(defaults.get(name), value)}
+    return {**changed, **request.arguments}
+
+
 def _check_first_try(name: str, request: ToolRequest) -> None:
     """Raises ApplicationError for a further try of a call that was planned before a deploy made its effect `once`:
     Temporal tries it again as the plan says."""
@@ -470,7 +481,8 @@ async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval
         message = await safe_text(error.message)
     message = message or f"{tool.name} needs approval"
     return ApplicationError(
-        shortened(message, max_bytes=MAX_CAUSE_BYTES) + _defaults_in_words(tool, request.arguments),
+        shortened(message, max_bytes=MAX_CAUSE_BYTES)
+        + _in_words(tool.defaults_for(request.arguments) | request.by_default),
         _call_details(tool, request),
         type=names.NEEDS_APPROVAL,
         non_retryable=True,
@@ -479,7 +491,11 @@ async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval
 
 
 def _defaults_in_words(tool: Tool, arguments: dict[str, JsonValue]) -> str:
-    return shortened(defaults_in_words(tool.defaults_for(arguments)), max_bytes=MAX_REASON_BYTES)
+    return _in_words(tool.defaults_for(arguments))
+
+
+def _in_words(defaults: Mapping[str, Any]) -> str:
+    return shortened(defaults_in_words(defaults), max_bytes=MAX_REASON_BYTES)
 
 
 def _call_details(tool: Tool, request: ToolRequest) -> dict[str, Any]:

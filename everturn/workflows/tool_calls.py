@@ -462,6 +462,8 @@ class OpenCalls:
                 return await self._tracing.note_activity(call, settled)
             if plan.activity:
                 request = request.model_copy(update={"tool": call.name})
+            if plan.by_default and decision:
+                request = request.model_copy(update={"by_default": plan.by_default})
             room = await self._space.allot_share(
                 request=size_of(request), other_calls=self._ledger.to_come, local=plan.local
             )

@@ -13,7 +13,7 @@ from everturn import Agent, Client, Model, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
 from everturn.tools.tool import Effect
-from tests.support.agents import hosting
+from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
@@ -73,3 +73,27 @@ async def test_a_tool_that_a_deploy_made_run_once_is_not_run_again_by_itself(
         assert await conversation.reply() == "Done."
         [result] = results_of(await conversation.transcript())
     assert result.text == "paid"
+
+
+async def test_defaults_that_a_person_was_shown_are_used_whatever_a_deploy_makes_of_them(
+    client: Client, scripted: Scripted
+) -> None:
+    model = scripted([call("refund", {"cents": 500}), "Done."])
+
+    def refunder(default_currency: str) -> Agent:
+        @tool(needs_approval=True)
+        def refund(cents: int, currency: str = default_currency) -> str:
+            return f"{cents} {currency}"
+
+        return agent_on(model, tools=[refund])
+
+    async with hosting(client, refunder("EUR")):
+        conversation = await client.start("clerk", "Refund")
+        [call_id] = await waiting(conversation)
+        [pending] = (await conversation.status()).waiting
+        assert 'currency="EUR"' in pending.why
+    async with hosting(client, refunder("USD")):
+        await conversation.approve(call_id)
+        assert await conversation.reply() == "Done."
+        [result] = results_of(await conversation.transcript())
+    assert result.text == "500 EUR"
