@@ -208,6 +208,8 @@ class HostedCandidate:
         mark = self.mark
         if recorded.key:  # a case: what it says may change
             mark += f"-{recorded.key[-8:]}"
+        elif at_turn is None:  # the conversation may have gone on since
+            mark += f"-{len(recorded.messages)}"
         self.hook.remember_recorded(recorded)
         return Plan(recorded, sample, rerun_id(recorded.id, mark, at_turn=at_turn, sample=sample), at_turn)
 
@@ -242,7 +244,12 @@ async def host_candidate(
     """Hosts it on a task queue of its own, as long as the block runs. `mark_of_turn`: a part of the fingerprint."""
     played = played_by(stand_in) if isinstance(stand_in, str | Model) else stand_in
     mark = candidate_fingerprint(
-        candidate, run_reads, mark_of_turn or "", options.limits or "", getattr(stand_in, "name", stand_in) or ""
+        candidate,
+        run_reads,
+        mark_of_turn or "",
+        options.limits or "",
+        getattr(stand_in, "name", stand_in) or "",
+        matches or "",
     )
     host = Client((to or client).temporal, task_queue=task_queue or f"{client.task_queue}-rerun-{mark}", by="rerun")
     hook = RecordedAnswers(client, host, run_reads=run_reads, matches=matches, stand_in=played)

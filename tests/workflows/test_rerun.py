@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from temporalio import activity
 
-from everturn import Agent, Client, ToolCall, activity_tool, ask_user, tool
+from everturn import Agent, Client, Limits, ToolCall, activity_tool, ask_user, tool
 from everturn.errors import InvalidAgent, NotFound, Refused
 from everturn.evals import Thresholds, rerun
 from everturn.hooks import AskApproval, before_tool
@@ -282,3 +282,40 @@ async def test_a_rerun_that_was_cut_short_goes_on_where_it_was(client: Client, s
     [compared] = (await rerun(client, order, agent=candidate)).comparisons
     assert compared.verdict == "diverged"
     assert (asked.count(0), asked.count(1), ran) == (1, 1, [])
+
+
+async def test_what_has_changed_since_is_rerun_anew_and_what_has_not_is_taken_as_it_is(
+    client: Client, scripted: Scripted
+) -> None:
+    recorded_agent = agent_on(scripted(lambda messages: "Hello."))
+    async with hosting(client, recorded_agent):
+        conversation = await client.start(recorded_agent, "Hi", id="grows", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+
+        def stand_in_of(style: str) -> Callable[[ToolCall, Any], str]:
+            return lambda call, context: f"{style} {call.name}"
+
+        def instructions_of(style: str) -> Callable[[Any], str]:
+            return lambda context: f"Be {style}."
+
+        async def rerun_id_with(style: str, stand_in: str = "real", **options: Any) -> str:
+            candidate = agent_on(scripted(lambda messages: "Hello."), instructions=instructions_of(style), **options)
+            vars(candidate).update(model=recorded_agent.model)
+            [compared] = (
+                await rerun(client, conversation.id, agent=candidate, stand_in=stand_in_of(stand_in))
+            ).comparisons
+            assert compared.verdict == "same calls"
+            return compared.rerun.id
+
+        first = await rerun_id_with("brief")
+        assert await rerun_id_with("brief") == first, "as after a kill"
+        changed = [
+            await rerun_id_with("kind"),
+            await rerun_id_with("brief", stand_in="odd"),
+            await rerun_id_with("brief", limits=Limits(max_turns=9)),
+        ]
+        await conversation.send("Hi again")
+        await conversation.reply()
+        grown = await rerun_id_with("brief")
+        await conversation.close()
+    assert len({first, grown, *changed}) == 5
