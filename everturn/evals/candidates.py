@@ -13,8 +13,9 @@ from typing import Any, get_args
 
 from everturn.agent import Agent, Instructions, PrepareTools, ToolItem
 from everturn.errors import InvalidAgent
-from everturn.hooks import HookPoint, Hooks, has_point, name_of
+from everturn.hooks import Hooks, has_point, name_of
 from everturn.models import Model, ModelSettings
+from everturn.records import HookPoint
 from everturn.tools.agent_option_checks import is_raw
 from everturn.tools.context import TurnContext
 from everturn.tools.provider_defined import handler_keys
