@@ -58,7 +58,7 @@ def test_what_is_no_code_block_is_read_as_it_is_and_at_once(text: str) -> None:
         ("data:text/plain;charset=utf-8;base64,aGk=", "text/plain", "aGk="),
         ("data:image/png;base64,", "image/png", ""),
         ("data:image/png,aGk=", "image/png", "YUdrPQ=="),  # without ;base64 it is percent-encoded text (RFC 2397)
-        ("data:;base64,aGk=", "", None),
+        ("data:;base64,aGk=", "text/plain", "aGk="),  # the type that RFC 2397 gives it
         ("data:a/" + "a" * LONG, "", None),
         ("data:" + "a/" * LONG + ",", "", None),
     ],
