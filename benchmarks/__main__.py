@@ -96,7 +96,7 @@ async def main(arguments: argparse.Namespace) -> None:
         return
     wanted = arguments.only or [one.name for one in ALL]
     contestants = [one for one in ALL if one.name in {*wanted, FLOOR.name}]
-    if any(one.python == peers.PYTHON for one in contestants) or not arguments.only:
+    if any(contestant.python == peers.PYTHON for contestant in contestants) or not arguments.only:
         peers.make()
     plan = Plan(
         contestants,

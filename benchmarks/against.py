@@ -63,9 +63,9 @@ def _git(*command: str) -> None:
 
 
 async def measure(before: Contestant, plan: Plan, *, commit: str) -> Measured:
-    samples: dict[str, list[Sample]] = {one.name: [] for one in plan.contestants}
+    samples: dict[str, list[Sample]] = {contestant.name: [] for contestant in plan.contestants}
     async with rig() as running, AsyncExitStack() as stack:
-        workers = [await stack.enter_async_context(running.worker(one)) for one in plan.contestants]
+        workers = [await stack.enter_async_context(running.worker(contestant)) for contestant in plan.contestants]
         by_name = {worker.contestant.name: worker for worker in workers}
         for number in range(-WARM_UPS, plan.rounds):
             for contestant in plan.shuffled(number):
@@ -91,7 +91,7 @@ async def measure_throughput(
         kind = (
             f"conversations with transcripts of {long_results * LONG_RESULT_KB / 1000:.1f} MB after half their turns,"
         )
-    samples: dict[str, list[Crowd]] = {one.name: [] for one in plan.contestants}
+    samples: dict[str, list[Crowd]] = {contestant.name: [] for contestant in plan.contestants}
     for number in range(plan.rounds):
         for contestant in plan.shuffled(number):
             async with rig() as running:
@@ -110,7 +110,7 @@ async def measure_throughput(
 
 
 async def measure_startup(before: Contestant, plan: Plan, *, commit: str) -> Measured:
-    samples: dict[str, list[tuple[float, float]]] = {one.name: [] for one in plan.contestants}
+    samples: dict[str, list[tuple[float, float]]] = {contestant.name: [] for contestant in plan.contestants}
     async with rig() as running:
         for number in range(-1, plan.rounds):
             for contestant in plan.shuffled(number):
@@ -141,7 +141,7 @@ async def measure_startup(before: Contestant, plan: Plan, *, commit: str) -> Mea
 
 async def measure_history(before: Contestant, plan: Plan, *, commit: str) -> Measured:
     """What a conversation without children, approvals or hooks writes: the medians of some."""
-    written: dict[str, list[tuple[int, int]]] = {one.name: [] for one in plan.contestants}
+    written: dict[str, list[tuple[int, int]]] = {contestant.name: [] for contestant in plan.contestants}
     async with rig() as running, AsyncExitStack() as stack:
         for contestant in plan.contestants:
             await stack.enter_async_context(running.worker(contestant))

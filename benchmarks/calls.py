@@ -48,7 +48,7 @@ def _answer(profiles: list[cProfile.Profile]) -> None:
         counts: Counter[str] = Counter()
         for entry in _entries(profiles):
             if not isinstance(entry.code, str):  # else it was counted for the Python function that called it
-                builtins = sum(one.callcount for one in entry.calls or () if isinstance(one.code, str))
+                builtins = sum(call.callcount for call in entry.calls or () if isinstance(call.code, str))
                 counts[_named(entry.code)] += entry.callcount + builtins
         print(json.dumps(counts), file=out, flush=True)
     os._exit(0)

@@ -158,7 +158,7 @@ async def _happened(walker: Conversation) -> tuple[dict[str, float], float]:
 
 
 def _spread(seconds: list[float]) -> str:
-    late = sorted(max(0.0, one) * 1000 for one in seconds)
+    late = sorted(max(0.0, second) * 1000 for second in seconds)
     return f"{late[len(late) // 2]:.0f} ms (at most {late[-1]:.0f})"
 
 

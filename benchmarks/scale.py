@@ -137,7 +137,7 @@ async def _point(stack: Stack, workers: int, *, seconds: float, at_once: int) ->
         busy = (machine_cpu_seconds() - machine) / (ended - began) / (os.cpu_count() or 1)
         async with asyncio.timeout(LONGEST_SECONDS):
             said = await asyncio.gather(*(asyncio.to_thread(client.communicate) for client in clients))
-        held = [tuple(one) for out, _ in said for one in json.loads(out)]
+        held = [tuple(record) for out, _ in said for record in json.loads(out)]
     # One that lies partly in the window counts with that part: long ones would be missed at both ends.
     share = [_overlap(start, end, began, ended) / (end - start) for _, start, end in held]
     turns = sum(share) * (TURNS + 1)
@@ -243,8 +243,8 @@ def _model(port: int, **environment: str) -> Iterator[None]:
 async def _turn(stack: Stack, points: list[Point], before: tuple[int, int]) -> capacity.Turn:
     client = await Client.connect(stack.address)
     sizes, events = [], []
-    async for one in client.list_workflows("ExecutionStatus = 'Completed'", limit=SAMPLE):
-        described = (await client.get_workflow_handle(one.id).describe()).raw_description.workflow_execution_info
+    async for workflow in client.list_workflows("ExecutionStatus = 'Completed'", limit=SAMPLE):
+        described = (await client.get_workflow_handle(workflow.id).describe()).raw_description.workflow_execution_info
         sizes.append(described.history_size_bytes / (TURNS + 1))
         events.append(described.history_length / (TURNS + 1))
     count = (await client.count_workflows("WorkflowType = 'Conversation'")).count
@@ -264,8 +264,8 @@ async def _idle_memory(stack: Stack) -> list[tuple[str, str]]:
         for number in range(0, IDLE, AT_A_TIME):
             ids = [f"idle-{one}" for one in range(number, number + AT_A_TIME)]
             opening = [
-                client.start("clerk", work.opening(TURNS, unlike=one), id=one, keep_open=timedelta(hours=1))
-                for one in ids
+                client.start("clerk", work.opening(TURNS, unlike=id_), id=id_, keep_open=timedelta(hours=1))
+                for id_ in ids
             ]
             for conversation in await asyncio.gather(*opening):
                 await conversation.reply()
@@ -295,7 +295,7 @@ async def _running_memory(stack: Stack) -> tuple[str, str]:
 
 async def _is_at_work(handle: WorkflowHandle[Any, Any]) -> bool:
     pending = (await handle.describe()).raw_description.pending_activities
-    return any(one.state == STARTED for one in pending)
+    return any(entry.state == STARTED for entry in pending)
 
 
 def _memories(rows: list[tuple[str, str]]) -> str:

@@ -82,7 +82,7 @@ async def run_demo(server: DevServer) -> str:
     if await demo.wait():
         raise SystemExit("The demo failed: `everturn demo` says why.")
     client = await Client.connect(server.address)
-    return await anext(one.id async for one in client.conversations(agent="bookkeeper"))
+    return await anext(conversation.id async for conversation in client.conversations(agent="bookkeeper"))
 
 
 async def main() -> None:

@@ -227,7 +227,7 @@ async def ai_sdk(bench: Bench, address: str, packages: tuple[str, ...]) -> None:
         shown = await page("talk")
         assert shown["error"] == "", shown["error"]
         assert [part["text"] for part in shown["messages"][1]["parts"] if part["type"] == "text"] == ["Good morning!"]
-        assert [one["id"] for one in shown["messages"]] == [one["id"] for one in shown["loaded"]], "ids differ"
+        assert [message["id"] for message in shown["messages"]] == [one["id"] for one in shown["loaded"]], "ids differ"
         assert shown["messages"][1]["metadata"]["usage"]["totalTokens"] > 0
     with bench.check(peer, version, "a tool's picture"):
         shown = await page("picture")
@@ -272,7 +272,7 @@ async def ag_ui(bench: Bench, address: str, package: str) -> None:
                 before, after = shown["orders"]
                 assert before == after, f"{before}, then {after}"
             if does == "approve":
-                [result] = [one["content"] for one in shown["messages"] if one["role"] == "tool"]
+                [result] = [message["content"] for message in shown["messages"] if message["role"] == "tool"]
                 assert result.endswith("7 back"), result
 
 

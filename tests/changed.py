@@ -25,7 +25,7 @@ ALWAYS = ("tests/unit/test_layers.py",)
 def changed_since(commit: str) -> list[str]:
     """Paths of files that are there, new ones included."""
     commands = (["git", "diff", "--name-only", commit], ["git", "ls-files", "--others", "--exclude-standard"])
-    done = [subprocess.run(one, cwd=ROOT, capture_output=True, text=True, check=True) for one in commands]
+    done = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for command in commands]
     return [path for one in done for path in one.stdout.splitlines() if (ROOT / path).exists()]
 
 

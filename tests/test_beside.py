@@ -41,7 +41,7 @@ def translator(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
 
 
 def flight_or_seat(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
-    said = str([one["content"] for one in messages if one["role"] == "user"][-1])
+    said = str([message["content"] for message in messages if message["role"] == "user"][-1])
     if "Lisbon" in said:
         if messages[-1]["role"] == "tool":
             return f'{{"result": {messages[-1]["content"]}}}'

@@ -323,7 +323,7 @@ def _reference_of_python() -> list[str]:
 
 
 def _wanted() -> list[tuple[str, str]]:
-    kinds = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.EverturnError)]
+    kinds = [var for var in vars(errors).values() if isinstance(var, type) and issubclass(var, errors.EverturnError)]
     wire = [value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)]
     wanted = {
         "README.md": [f"`{provider}:`" for provider in PROVIDERS],

@@ -108,7 +108,7 @@ FOLLOWS: dict[Contestant, Follow] = {
 
 
 async def measure(rig: Rig, plan: Plan) -> Measured:
-    peers_too = any(one.python == peers.PYTHON for one in plan.contestants)
+    peers_too = any(contestant.python == peers.PYTHON for contestant in plan.contestants)
     follows = {one: follow for one, follow in FOLLOWS.items() if one.python != peers.PYTHON or peers_too}
     if shutil.which("redis-server") is None:
         print("redis-server is not installed: without its row.", file=sys.stderr)

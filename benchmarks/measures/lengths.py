@@ -41,7 +41,7 @@ async def measure(_: Rig, plan: Plan) -> Measured:
 async def costs_of(plan: Plan) -> Measured:
     """A server each, as what one leaves on it slows down the next."""
     RESULTS.mkdir(exist_ok=True)
-    contestants = [one for one in plan.contestants if one is not FLOOR]
+    contestants = [contestant for contestant in plan.contestants if contestant is not FLOOR]
     rounds = min(plan.rounds, 3)
     costs: dict[tuple[str, float], list[Cost]] = {}
     for number in range(rounds):

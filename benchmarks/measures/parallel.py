@@ -15,15 +15,15 @@ CALLS, TURNS, ROUNDS = 8, 10, 8
 
 async def measure(rig: Rig, plan: Plan) -> Measured:
     contestants = [FLOOR, *((EVERTURN, EVERTURN_LOCAL) if EVERTURN in plan.contestants else ())]
-    samples: dict[str, list[float]] = {one.name: [] for one in contestants}
+    samples: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
     async with AsyncExitStack() as stack:
-        for one in contestants:
-            await stack.enter_async_context(rig.worker(one))
+        for contestant in contestants:
+            await stack.enter_async_context(rig.worker(contestant))
         for number in range(-1, ROUNDS):
-            for one in contestants if number % 2 else contestants[::-1]:
-                latency = await _latency(rig, one)
+            for contestant in contestants if number % 2 else contestants[::-1]:
+                latency = await _latency(rig, contestant)
                 if number >= 0:
-                    samples[one.name].append(latency)
+                    samples[contestant.name].append(latency)
     rows = {name: {"latency_ms": median(own)} for name, own in samples.items()}
     columns = [Column("latency_ms", "ms per turn", against=FLOOR.name)]
     return Measured(f"{CALLS} calls at once: one conversation of {TURNS} turns", columns, rows, samples=samples)

@@ -56,7 +56,7 @@ NOTES = (
 
 
 async def measure(_: Rig, plan: Plan) -> Measured:
-    peers_too = any(one.python == peers.PYTHON for one in plan.contestants)
+    peers_too = any(contestant.python == peers.PYTHON for contestant in plan.contestants)
     rows = [row for row in ROWS if row.contestant.python != peers.PYTHON or peers_too]
     found = await asyncio.gather(*map(_count, rows))
     columns = [

@@ -59,7 +59,7 @@ NOTES = (
 
 
 async def measure(_: Rig, plan: Plan) -> Measured:
-    wanted = {one.name for one in plan.contestants}
+    wanted = {contestant.name for contestant in plan.contestants}
     contestants = [one for one in (FLOOR, EVERTURN, BY_CLI) if one.name.removesuffix("_by_cli") in wanted]
     rounds = max(1, plan.rounds // 3)
     rows = {}

@@ -148,8 +148,8 @@ async def _read_histories(storm: Storm, evidence: Evidence) -> None:
     temporal, conversation_id = storm.client.temporal, evidence.story.id
     # A conversation that was revived is several chains of runs, and nothing in a history names the chain before it. The
     # index may not know a run yet, after a database that was gone: what took effect names its chain, by its first run.
-    left = [one.run_id async for one in temporal.list_workflows(f"WorkflowId = '{conversation_id}'")]
-    named = {one.key.split(":")[1] for effects in evidence.effects.values() for one in effects}
+    left = [workflow.run_id async for workflow in temporal.list_workflows(f"WorkflowId = '{conversation_id}'")]
+    named = {effect.key.split(":")[1] for effects in evidence.effects.values() for effect in effects}
     left += named
     left.append((await temporal.get_workflow_handle(conversation_id).describe()).run_id)
     while left:
@@ -274,7 +274,12 @@ def _logged(lines: list[Line], since: float) -> Iterator[float]:
 def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
     """When what a killed worker had been doing was taken up again; None where it needed no other hand."""
     run = next(
-        (one for one in evidence.activities if (one.run_id, one.activity_id) == (hit.run_id, hit.activity_id)), None
+        (
+            activity
+            for activity in evidence.activities
+            if (activity.run_id, activity.activity_id) == (hit.run_id, hit.activity_id)
+        ),
+        None,
     )
     if run is None or (run.how == "completed" and (run.ended_at or 0) < killed_at):
         return None  # it was over when the worker died; the server had not said so yet
@@ -283,7 +288,7 @@ def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
     elif run.name == "call_model":
         # Requests hold the replies before them; whose turn it is follows from how many.
         times = [one.at for one in evidence.asked if one.turn == run.input["turn"] - 1]
-        times += _logged([one for one in evidence.lines if one.turn == run.input["turn"]], killed_at)
+        times += _logged([line for line in evidence.lines if line.turn == run.input["turn"]], killed_at)
     elif run.tries <= 1 and run.how in ("timed out", "failed", "never began"):
         # A once tool: it is taken up when a person is asked, or, if it had not begun, sent again.
         times = [at for at in evidence.task_times if at >= (run.ended_at or 0)]

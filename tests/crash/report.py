@@ -17,7 +17,7 @@ ROUGH = 10
 def report(storm: Storm) -> str:
     plan, evidence = storm.plan, storm.evidence
     requests = storm.author.asked
-    faults = Counter(one.served for one in requests if one.served != "reply")
+    faults = Counter(request.served for request in requests if request.served != "reply")
     turns = sum(len(one.turns()) for one in evidence)
     tools = sum(run.name != "call_model" for one in evidence for run in one.activities)
     tries = sum(run.tries - 1 for one in evidence for run in one.activities if run.tries > 1)
@@ -33,7 +33,7 @@ def report(storm: Storm) -> str:
         f"{sum(one.events for one in evidence)} events in {sum(len(one.runs) for one in evidence)} runs",
         f"{len(storm.kills)} workers killed, with {sum(len(kill.hits) for kill in storm.kills)} activities in hand",
         f"{len(storm.restarts)} server restarts"
-        + _of([one.answered - one.began for one in storm.restarts], ", until it answered: ")
+        + _of([restart.answered - restart.began for restart in storm.restarts], ", until it answered: ")
         + f"; {storm.refused} workers found no server when they started",
         f"{tries} retries of activities; {sum(one.lost for one in evidence)} lost tries recovered, and "
         f"{sum(one.task_timeouts for one in evidence)} workflow tasks taken over",

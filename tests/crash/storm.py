@@ -241,7 +241,7 @@ class Storm:
             status = await conversation.status()
         except Exception as error:  # noqa: BLE001 - it is for the report
             return f"{type(error).__name__}: {error}"
-        return f"{status.state}, turn {status.turn}, waiting: {[one.why for one in status.waiting]}, {status.cause}"
+        return f"{status.state}, turn {status.turn}, waiting: {[call.why for call in status.waiting]}, {status.cause}"
 
     # ------------------------------------------------------------ the troubles
 

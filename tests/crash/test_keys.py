@@ -111,7 +111,9 @@ async def test_a_whole_conversation_with_failures_shows_no_key(
     seen["events"] = "".join([event.model_dump_json() async for event in conversation.events()])
     seen["the worker's log"] = worker.log.read_text()
     for arguments in COMMANDS:
-        seen[" ".join(arguments)] = everturn(environment, *(one.format(id=conversation.id) for one in arguments))
+        seen[" ".join(arguments)] = everturn(
+            environment, *(argument.format(id=conversation.id) for argument in arguments)
+        )
     assert "turn.failed" in seen["the worker's log"]
     assert {place for place, text in seen.items() if MARK in text} == set()
 

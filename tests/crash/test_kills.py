@@ -71,7 +71,7 @@ async def test_killed_in_a_model_turn_it_is_asked_again_and_nothing_before_it(
     doomed: list[WorkerProcess] = []
 
     def hang() -> Any:
-        if len([one for one in model.requests if len(one["messages"]) == 3]) == 1:
+        if len([request for request in model.requests if len(request["messages"]) == 3]) == 1:
             time.sleep(60)  # until its worker is killed; the server breaks the connection at the end of the test
         return say("Done.")
 
@@ -88,7 +88,7 @@ async def test_killed_in_a_model_turn_it_is_asked_again_and_nothing_before_it(
     assert {one.heartbeat_timeout.ToTimedelta() <= NOTICED_WITHIN for one in asked if one.activity_id} == {True}
     (lost,) = [one for event in history.events if (one := event.activity_task_started_event_attributes).attempt == 2]
     assert lost.last_failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT
-    assert [len(one["messages"]) for one in model.requests] == [1, 3, 3]
+    assert [len(request["messages"]) for request in model.requests] == [1, 3, 3]
     assert [tool for tool, *_ in effects(folder)] == ["work"]
 
 

@@ -82,6 +82,8 @@ async def test_the_doctor_says_that_a_server_waits_longer_for_what_the_cli_start
         assert "history.defaultWorkflowTaskTimeout to 5s" in finding.cure
 
         async def nothing_left() -> bool:
-            return [one.id async for one in theirs.temporal.list_workflows("WorkflowType = 'everturn doctor'")] == []
+            return [
+                workflow.id async for workflow in theirs.temporal.list_workflows("WorkflowType = 'everturn doctor'")
+            ] == []
 
         await eventually(nothing_left)

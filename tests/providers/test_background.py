@@ -71,7 +71,7 @@ async def test_a_stream_that_breaks_is_taken_up_after_the_last_event_and_nothing
     with BackgroundServer(says(*STORY)) as server:
         server.breaks_after = 3
         assert await told(server, Kept()) == ("".join(STORY), "".join(STORY))
-        after = [int(one.query["starting_after"]) for one in server.asked_for("/resp_1")]
+        after = [int(request.query["starting_after"]) for request in server.asked_for("/resp_1")]
     assert server.begun == 1
     assert after == [2, 5]
 
@@ -104,7 +104,9 @@ async def test_one_that_is_too_old_to_be_streamed_is_polled(go_on: threading.Eve
     with BackgroundServer(says(*STORY, go_on=go_on)) as server:
         server.breaks_after, server.streams = 4, False
         asking = asyncio.create_task(told(server, Kept()))
-        await eventually(lambda: len([one for one in server.asked_for("/resp_1") if "stream" not in one.query]) > 2)
+        await eventually(
+            lambda: len([request for request in server.asked_for("/resp_1") if "stream" not in request.query]) > 2
+        )
         go_on.set()
         text, _ = await asking
     assert text == "".join(STORY)
@@ -115,7 +117,7 @@ async def test_streams_that_break_without_an_event_are_given_up_for_polls(go_on:
     with BackgroundServer(says(*STORY, go_on=go_on)) as server:
         server.breaks_after, server.silent = 5, True
         asking = asyncio.create_task(told(server, Kept()))
-        await eventually(lambda: any("stream" not in one.query for one in server.asked_for("/resp_1")))
+        await eventually(lambda: any("stream" not in request.query for request in server.asked_for("/resp_1")))
         go_on.set()
         assert (await asking)[0] == "".join(STORY)
     assert server.begun == 1

@@ -64,8 +64,8 @@ async def test_results_go_back_as_pairs_with_their_calls(scripted: Scripted) -> 
     final = await generate(on(model), ["Weather?", reply, *pairs], tools=[get_weather])
     await connections.aclose()
     assert final.text == "Ok."
-    results = [one for one in model.requests[1]["messages"] if one["role"] == "tool"]
-    assert [one["content"] for one in results] == ["21 degrees in Paris", "Error: ValueError: no such city"]
+    results = [message for message in model.requests[1]["messages"] if message["role"] == "tool"]
+    assert [result["content"] for result in results] == ["21 degrees in Paris", "Error: ValueError: no such city"]
 
 
 @pytest.mark.parametrize("provider", EIGHT)

@@ -179,13 +179,13 @@ def test_a_chunk_may_hold_them_all_and_a_whole_reply_does() -> None:
     whole = [{"index": index, "message": {"content": text}, "finish_reason": "stop"} for index, text in enumerate("AX")]
     assert openai_chat.decode({"choices": whole}, request).text == "A"
     candidates = [{"index": 1, "content": {"parts": [{"text": "X"}]}}, {"content": {"parts": [{"text": "A"}]}}]
-    body = {"candidates": [{**one, "finishReason": "STOP"} for one in candidates]}
+    body = {"candidates": [{**candidate, "finishReason": "STOP"} for candidate in candidates]}
     assert gemini.decode(body, asking("google:gemini-3-flash")).text == "A"
 
 
 def test_a_server_that_counts_its_only_choice_from_one_is_heard() -> None:
     chunks = [choice(1, "Hi."), choice(1, finish_reason="stop")]
-    assert of_stream(openai_chat, asking("vllm:m"), *({"choices": [one]} for one in chunks)).text == "Hi."
+    assert of_stream(openai_chat, asking("vllm:m"), *({"choices": [chunk]} for chunk in chunks)).text == "Hi."
 
 
 # ---------------------------------------------------------------- what settings share a field with

@@ -231,7 +231,7 @@ def test_a_message_that_is_none_is_not_taken_for_an_empty_one(message: Any, prob
 def test_a_call_may_come_before_its_function() -> None:
     bare, rest = {"index": 0, "id": "a"}, {"index": 0, "function": {"name": "look", "arguments": "{}"}}
     found = streamed({"tool_calls": [bare]}, {"tool_calls": [rest]})
-    assert [(one.call_id, one.name) for one in found.tool_calls] == [("a", "look")]
+    assert [(tool_call.call_id, tool_call.name) for tool_call in found.tool_calls] == [("a", "look")]
 
 
 def test_a_loop_of_calls_is_refused() -> None:

@@ -183,7 +183,7 @@ async def local_tool_slows_down(client: Client, _: Path) -> str:
 
 
 async def _asks(conversation: Conversation) -> bool:
-    return any(one.reason == "tool_asks" for one in (await conversation.status()).waiting)
+    return any(waiting_call.reason == "tool_asks" for waiting_call in (await conversation.status()).waiting)
 
 
 @nexusrpc.service
@@ -560,7 +560,7 @@ async def _lingering(client: Client, agent: Agent) -> Conversation:
 
     async def lingers() -> bool:
         pending = (await handle.describe()).raw_description.pending_activities
-        return any(one.activity_type.name == "linger" and one.HasField("last_started_time") for one in pending)
+        return any(entry.activity_type.name == "linger" and entry.HasField("last_started_time") for entry in pending)
 
     await eventually(lingers)
     return conversation
@@ -742,7 +742,7 @@ async def decided_at_run_time(client: Client, folder: Path) -> str:
             model=Model("scripted:demo", base_url=model.base_url),
             instructions=lambda context: f"For {context.tenant}, turn {context.turn}.",
             tools=[note, refund],
-            prepare_tools=lambda context, tools: [one for one in tools if one.name != context.metadata["without"]],
+            prepare_tools=lambda context, tools: [tool for tool in tools if tool.name != context.metadata["without"]],
         )
 
     with ScriptedModel([call("note", {"text": "x"}), call("refund", {"order_id": "81", "cents": 5}), "Done."]) as model:

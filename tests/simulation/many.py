@@ -107,10 +107,10 @@ def live_through(
     report, began = Report(str(batch)), time.monotonic()
     until = began + batch.minutes * 60 if batch.minutes else None
     try:
-        for one in _in_processes(batch) if (batch.jobs or 1) > 1 else map(_live, batch.seeds()):
-            _take(report, one)
-            if one.broken:
-                found(f"seed {one.seed}: {one.broken[0]}")
+        for in_process in _in_processes(batch) if (batch.jobs or 1) > 1 else map(_live, batch.seeds()):
+            _take(report, in_process)
+            if in_process.broken:
+                found(f"seed {in_process.seed}: {in_process.broken[0]}")
             report.seconds = time.monotonic() - began
             if progress:
                 _draw(report, batch, progress)

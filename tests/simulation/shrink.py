@@ -76,8 +76,8 @@ def _plainer(draw: Draw) -> Iterator[Draw]:
     for name, least in LESS.items():  # there may be less than what is usual
         if getattr(draw, name) / 2 >= least:
             yield replace(draw, **{name: type(least)(getattr(draw, name) / 2)})
-    for one in draw.bounds:
-        yield replace(draw, bounds=tuple(other for other in draw.bounds if other != one))
+    for bound in draw.bounds:
+        yield replace(draw, bounds=tuple(other for other in draw.bounds if other != bound))
 
 
 def _size(result: Result) -> int:

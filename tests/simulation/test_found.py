@@ -402,7 +402,7 @@ def test_a_summary_is_a_turn_and_so_may_be_the_last_one_before_a_limit(how: str,
         outcome = await conversation.outcome()
         assert (outcome.status, outcome.turns) == ("limit_reached", 6 + conclude)
         events = [event async for event in conversation.events()]
-        assert len([one for one in events if isinstance(one, Compacted) and one.summary]) == 1
+        assert len([event for event in events if isinstance(event, Compacted) and event.summary]) == 1
 
     in_a_quiet_world(talk, agent="compact", model=reads_on)
 

@@ -17,8 +17,8 @@ SOME = 40
 @pytest.mark.timeout(600)
 def test_worlds_with_mcp_servers_hold() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(MCP), 9)]
-    assert [one.broken for one in worlds if one.broken] == []
-    counts: Counter[str] = sum((Counter(one.counts) for one in worlds), Counter())
+    assert [world.broken for world in worlds if world.broken] == []
+    counts: Counter[str] = sum((Counter(world.counts) for world in worlds), Counter())
     for what in ("MCP calls", "MCP tasks", "MCP questions", "MCP lists changed", "MCP servers away", "kills"):
         assert counts[what], f"no world had {what}"
 

@@ -29,7 +29,7 @@ def test_the_seeds_that_are_known_are_of_bugs_that_there_are() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SOME)
 def test_it_is_found_again(name: str) -> None:
-    patch = next(one for one in all_patches() if one.name == name)
+    patch = next(patch for patch in all_patches() if patch.name == name)
     with copied() as folder, sound() as everturn:
         assert has_its_own(folder), "the copy's everturn is not the one that would be tried"
         patch.apply(folder)

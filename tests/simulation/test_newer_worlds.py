@@ -171,7 +171,7 @@ def test_a_mistake_is_found(situation: str, mistake: Mistake, monkeypatch: pytes
 def test_a_world_holds_through_a_server_that_nobody_reaches() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(["no server"]), 4)]
     assert [world.broken for world in worlds if world.broken] == []
-    assert any(one.counts.get("outages") for one in worlds)
+    assert any(world.counts.get("outages") for world in worlds)
 
 
 def test_worlds_have_local_tools_that_hold_their_workflow_tasks() -> None:
@@ -184,23 +184,23 @@ def test_worlds_have_local_tools_that_hold_their_workflow_tasks() -> None:
 def test_a_kill_is_noticed_by_the_journal_of_its_worker() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(["one machine"]), 8)]
     assert [world.broken for world in worlds if world.broken] == []
-    assert any(one.counts.get("journals of killed workers") for one in worlds)
+    assert any(world.counts.get("journals of killed workers") for world in worlds)
     assert run(worlds[0].seed).counts == worlds[0].counts
 
 
 def test_worlds_cut_replies_short_while_people_see_them() -> None:
     worlds = [run(seed) for seed in islice(seeds_of([*cut_replies.CUT_SHORT]), 12)]
     assert [world.broken for world in worlds if world.broken] == []
-    assert sum(one.counts.get("turns cut short", 0) for one in worlds) >= 12
+    assert sum(world.counts.get("turns cut short", 0) for world in worlds) >= 12
 
 
 @pytest.mark.timeout(600)
 def test_worlds_are_about_what_people_say() -> None:
     worlds = [run(seed, keep=True) for seed in islice(seeds_of([*worded.WORDED]), 15)]
     assert [world.broken for world in worlds if world.broken] == []
-    kinds = {kind(event) for one in worlds for _, events in one.histories for event in events}
+    kinds = {kind(event) for world in worlds for _, events in world.histories for event in events}
     assert "signal_external_workflow_execution_initiated" in kinds, "nobody was told of calls that wait"
-    assert any("tardy" in what for one in worlds for _, what in one.notes), "no tool asked to be tried again"
+    assert any("tardy" in what for world in worlds for _, what in world.notes), "no tool asked to be tried again"
 
 
 @pytest.mark.timeout(600)

@@ -311,11 +311,11 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
         result = Result(seed, draw, broken, counts, loop.now, len(world.server.latest), dict(world.outcomes))
         world.forget()
         if keep:
-            result.histories = [(one.workflow_id, one.history.events) for one in world.server.runs.values()]
+            result.histories = [(run.workflow_id, run.history.events) for run in world.server.runs.values()]
             result.runs = [*world.server.runs]
             effects = [
-                (one.at, f"{one.tool} {one.call_id} takes effect on {one.worker} with {one.arguments}")
-                for one in world.ledger.effects
+                (effect.at, f"{effect.tool} {effect.call_id} takes effect on {effect.worker} with {effect.arguments}")
+                for effect in world.ledger.effects
             ]
             result.notes = [(at + clock.EPOCH, what) for at, what in [*world.server.notes, *effects]]
         return result
@@ -512,7 +512,7 @@ class World:
         for run in self.server.runs.values():
             if not run.closed:
                 task = f"task {_task(run.task)}" if run.task else "no task"
-                running = ", ".join(f"{one.name} try {one.attempt}" for one in run.activities.values())
+                running = ", ".join(f"{activity.name} try {activity.attempt}" for activity in run.activities.values())
                 said.append(f"{run.workflow_id} has {len(run.history)} events, {task}, activities: {running or 'none'}")
         return "; ".join(said) or "every run is over"
 

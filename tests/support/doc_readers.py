@@ -154,7 +154,7 @@ async def _one_that_nobody_answers_for() -> None:
 
 async def _again(conversations: Callable[[], Any]) -> AsyncIterator[set[str]]:
     while True:
-        yield {one.id async for one in conversations()}
+        yield {conversation.id async for conversation in conversations()}
         await asyncio.sleep(0.1)
 
 

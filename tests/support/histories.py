@@ -57,7 +57,7 @@ async def _listed(client: Client, conversation_id: str = "") -> list[WorkflowExe
     await client.temporal.start_workflow("Mark", id=mark, task_queue="nobody", execution_timeout=timedelta(seconds=1))
 
     async def up_to_the_mark() -> list[WorkflowExecution]:
-        found = [one async for one in client.temporal.list_workflows(f"{among} OR WorkflowId = '{mark}'")]
+        found = [workflow async for workflow in client.temporal.list_workflows(f"{among} OR WorkflowId = '{mark}'")]
         return found if any(one.id == mark for one in found) else []
 
     listed: list[WorkflowExecution] = await eventually(up_to_the_mark, what="the server lists what was begun")

@@ -67,7 +67,7 @@ async def running(client: Client, conversation: Conversation, name: str) -> str:
     async def found() -> str:
         described = await client.temporal.get_workflow_handle(conversation.id).describe()
         pending = described.raw_description.pending_activities
-        return next((one.activity_id for one in pending if one.activity_type.name == name), "")
+        return next((entry.activity_id for entry in pending if entry.activity_type.name == name), "")
 
     return str(await eventually(found, what=f"{name} runs"))
 

@@ -35,9 +35,9 @@ LAST = ("tests/providers/", "tests/unit/", "tests/replay/", "tests/test_docs_com
 
 def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     files = [(name, list(those)) for name, those in groupby(items, key=lambda item: item.nodeid.partition("::")[0])]
-    first = sorted((one for one in files if one[0] in FIRST), key=lambda one: FIRST.index(one[0]))
-    last = [one for one in files if one[0].startswith(LAST) and one not in first]
-    between = [one for one in files if one not in first and one not in last]
+    first = sorted((file for file in files if file[0] in FIRST), key=lambda file: FIRST.index(file[0]))
+    last = [file for file in files if file[0].startswith(LAST) and file not in first]
+    between = [file for file in files if file not in first and file not in last]
     pieces: list[list[pytest.Item]] = [[] for _ in range(processes)]
     for number, (_, those) in enumerate([*first, *between]):
         pieces[number % processes] += those

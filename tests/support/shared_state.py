@@ -50,8 +50,15 @@ def _kept(place: str, body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
             if _may_change(statement.value):
                 yield from ((f"{place}.{ast.unparse(target)}", statement.value) for target in targets)
         elif not isinstance(statement, FUNCTIONS):
-            blocks = [statement, *(one for one in ast.iter_child_nodes(statement) if not isinstance(one, ast.stmt))]
-            inside = (one for block in blocks for one in ast.iter_child_nodes(block))
+            blocks = [
+                statement,
+                *(
+                    iter_child_node
+                    for iter_child_node in ast.iter_child_nodes(statement)
+                    if not isinstance(iter_child_node, ast.stmt)
+                ),
+            ]
+            inside = (iter_child_node for block in blocks for iter_child_node in ast.iter_child_nodes(block))
             yield from _kept(place, [one for one in inside if isinstance(one, ast.stmt)])
 
 

@@ -140,7 +140,7 @@ def _begins(frame: FrameType) -> bool:
 
 @cache
 def _start(code: CodeType) -> int:
-    return next(one.offset for one in dis.get_instructions(code) if one.opname == "RESUME")
+    return next(instruction.offset for instruction in dis.get_instructions(code) if instruction.opname == "RESUME")
 
 
 def _is_ours(frame: FrameType) -> bool:

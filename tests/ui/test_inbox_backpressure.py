@@ -115,7 +115,7 @@ async def test_one_that_takes_nothing_for_long_is_let_go_and_goes_on_where_it_wa
     heard = Heard()
     async with served(client, stuck_seconds=0.3) as address:
         async with asking(address, long) as reader:
-            await eventually(lambda: streams and all(one.done() for one in streams[0]._watchers or [None]))
+            await eventually(lambda: streams and all(watcher.done() for watcher in streams[0]._watchers or [None]))
             assert streams[0]._outbox.chars == 0, "nothing is kept for it"
             while data := await reader.read(100_000):  # the stream ends as soon as it reads on
                 heard.feed(data)

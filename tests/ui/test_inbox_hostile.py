@@ -88,7 +88,7 @@ async def test_a_call_is_shown_and_decided_on_as_what_it_is(
         await conversation.outcome()
         await expect(page.locator("p.line").last).to_contain_text("completed")
         await shows_nothing_raw()
-    (result,) = [one for one in results_of(await conversation.transcript()) if one.name == "refund"]
+    (result,) = [result for result in results_of(await conversation.transcript()) if result.name == "refund"]
     assert result.text.endswith(f"6 back for {EVIL}"), "the tool got what it was"
 
 

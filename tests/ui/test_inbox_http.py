@@ -364,7 +364,7 @@ async def told(web: httpx.AsyncClient, conversation_id: str, since: str = "") ->
             if line.startswith("event: "):
                 name = line.removeprefix("event: ")
             elif line.startswith("data: ") and not name:
-                events += [(one["kind"], one["cursor"]) for one in json.loads(line.removeprefix("data: "))]
+                events += [(record["kind"], record["cursor"]) for record in json.loads(line.removeprefix("data: "))]
             elif not line:
                 if name == "ended":
                     return events
@@ -437,7 +437,7 @@ async def test_a_long_number_that_an_older_browser_rounded_is_the_calls_own(
         answer = await web.post("/api/decide_many", json={"by": "ann", "verdict": "approve", "calls": many})
         assert answer.json()["calls"][0]["refused"] == ""
         await conversation.outcome()
-    results = [result.text for one in await conversation.transcript() for result in one.tool_results]
+    results = [result.text for message in await conversation.transcript() for result in message.tool_results]
     assert [text.split("\n")[-1] for text in results] == [
         f"{LONG} back for 81",
         f"{LONG} back for 82",

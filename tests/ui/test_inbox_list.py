@@ -190,7 +190,7 @@ async def test_many_calls_are_shown_and_then_decided_on_as_they_were_shown(
         await expect(many.locator('[data-came="refused"] .came')).to_contain_text("Bob")
         await started[3].close()
         outcomes = [await one.outcome() for one in started]
-        assert [one.status for one in outcomes] == ["completed"] * 4
+        assert [outcome.status for outcome in outcomes] == ["completed"] * 4
         first, second = [await started[number].transcript() for number in (0, 1)]
         assert "not ours" in first[2].tool_results[0].text
         assert second[2].tool_results[0].text == "1200 back for 81"

@@ -142,4 +142,4 @@ def test_a_plan_holds_all_that_schedules_it() -> None:
 
 def test_an_agent_takes_it_beside_functions() -> None:
     agent = Agent("clerk", model="scripted:demo", tools=[activity_tool(ship), activity_tool(pay, name="pay")])
-    assert [one.name for one in agent.tools] == ["ship", "pay"]
+    assert [tool.name for tool in agent.tools] == ["ship", "pay"]

@@ -74,8 +74,8 @@ def test_an_agent_keeps_what_it_was_given() -> None:
         fallback_models=["scripted:demo", Model("scripted:other")],
     )
     assert (made.name, made.model.base_url, made.instructions) == ("clerk", "http://localhost:1", "Be brief.")
-    assert [one.name for one in made.tools] == ["refund", "pay"]
-    assert [one.name for one in made.fallback_models] == ["scripted:demo", "scripted:other"]
+    assert [tool.name for tool in made.tools] == ["refund", "pay"]
+    assert [fallback_model.name for fallback_model in made.fallback_models] == ["scripted:demo", "scripted:other"]
     assert (made.settings.temperature, made.limits.max_turns) == (0, 3)
     assert repr(made) == "<Agent 'clerk', openai-chat:qwen, tools: refund, pay>"
 
@@ -106,7 +106,7 @@ def test_a_dict_with_a_name_is_run_by_the_client() -> None:
         ]
     )
     ask, place, wait = made.tools
-    assert {one.runs_on for one in made.tools} == {"client"}
+    assert {tool.runs_on for tool in made.tools} == {"client"}
     assert (ask.description, ask.parameters) == ("Ask the user.", schema)
     assert place.description == "An order of a customer."
     assert place.parameters["required"] == ["id"]
@@ -132,7 +132,7 @@ def test_arguments_for_the_client_are_checked_by_name() -> None:
 def test_a_dict_of_the_providers_is_kept_apart(raw: dict[str, Any]) -> None:
     made = clerk(tools=[raw, refund])
     assert made.raw_tools == (raw,)
-    assert [one.name for one in made.tools] == ["refund"]
+    assert [tool.name for tool in made.tools] == ["refund"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_is_no_tool_is_refused_by_place_and_with_a_cure(item: Any, said: st
 def test_tools_that_the_provider_runs_are_kept_apart() -> None:
     made = clerk(tools=[refund, WebSearch(max_uses=3), {"type": "file_search"}, CodeExecution()])
     assert made.server_tools == (WebSearch(max_uses=3), CodeExecution())
-    assert [one.name for one in made.tools] == ["refund"]
+    assert [tool.name for tool in made.tools] == ["refund"]
     assert made.raw_tools == ({"type": "file_search"},)
 
 

@@ -52,7 +52,7 @@ def test_a_name_is_a_safe_path_that_says_whose_it_is(conversation_id: str, call_
 def test_no_name_is_another_one_or_lies_below_it(owners: list[tuple[str, str]]) -> None:
     names = [name_of(*owner) for owner in [*owners, ("a" * 200, "b"), ("a" * 200 + "b", "c"), ("a", "b"), ("a/b", "c")]]
     assert len(set(names)) == len(names) or len({*owners}) < len(owners) + 4
-    assert not any(one != other and other.startswith(f"{one}/") for one in names for other in names)
+    assert not any(name != other and other.startswith(f"{name}/") for name in names for other in names)
 
 
 # ---------------------------------------------------------------- stores

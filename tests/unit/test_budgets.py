@@ -273,9 +273,9 @@ def test_no_more_than_the_budget_are_at_work_and_runs_hand_on_all_of_it(
                 office.spends(name, 1, done=True)
                 working.discard(name)
             case "w":
-                for one in office.wakes():
-                    assert office.asks(one), "who is resumed has a place"
-                    working.add(one)
+                for wake in office.wakes():
+                    assert office.asks(wake), "who is resumed has a place"
+                    working.add(wake)
         assert len(working) <= most
         before = office.ledger
         office.ledger = Ledger(BudgetStart.model_validate_json(before.as_start().model_dump_json()))
@@ -324,7 +324,7 @@ def untold(since: int, turns: int, *, run: str = "r") -> Untold:
 )
 def test_a_report_counts_only_what_no_other_has_told(reports: list[Untold], turns: int) -> None:
     office = Office(tokens_per_day=1_000)
-    for one in reports:
-        office.says(Spending(conversation="a", untold=one))
+    for report in reports:
+        office.says(Spending(conversation="a", untold=report))
     status = office.ledger.status(office.now)
     assert (status.turns, status.tokens) == (turns, 10 * turns)

@@ -210,7 +210,7 @@ def test_models_names_keys_and_never_shows_one(
 def test_doctor_has_a_line_for_each_part(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVERTURN_AGENTS", "broken.py")
     assert run_command(["doctor", "--json"]) == 1
-    findings = {one["part"]: one for one in json.loads(capsys.readouterr().out)}
+    findings = {record["part"]: record for record in json.loads(capsys.readouterr().out)}
     assert {part: one["state"] for part, one in findings.items()} == {
         "versions": "ok",
         "settings": "ok",

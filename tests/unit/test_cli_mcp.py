@@ -55,11 +55,11 @@ def test_doctor_starts_servers_only_if_asked_to(
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     monkeypatch.setenv("EVERTURN_AGENTS", str(agents))
     run_command(["doctor", "--json"])
-    findings = {one["part"]: one for one in json.loads(capsys.readouterr().out)}
+    findings = {record["part"]: record for record in json.loads(capsys.readouterr().out)}
     assert findings["MCP servers"]["state"] == "note"
     assert not (agents.parent / "log").exists(), "nothing was started"
     run_command(["doctor", "--json", "--mcp"])
-    findings = {one["part"]: one for one in json.loads(capsys.readouterr().out)}
+    findings = {record["part"]: record for record in json.loads(capsys.readouterr().out)}
     name = f"MCP server {Path(sys.executable).name}"
     [found] = [one for part, one in findings.items() if part.startswith("MCP server ")]
     assert found["state"] == "ok", name

@@ -16,10 +16,10 @@ TURNS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_si
 def turn(number: int, calls: int) -> tuple[Message, Message]:
     """A reply with so many calls, and what comes behind it: their results, or what the user says next."""
     ids = [f"{number}.{one}" for one in range(calls)]
-    reply = Message(role="assistant", parts=(Text(text="…"), *(ToolCall(call_id=one, name="t") for one in ids)))
+    reply = Message(role="assistant", parts=(Text(text="…"), *(ToolCall(call_id=id_, name="t") for id_ in ids)))
     if not calls:
         return reply, Message.user(f"{number}")
-    return reply, Message(role="tool", parts=tuple(ToolResult(call_id=one) for one in ids))
+    return reply, Message(role="tool", parts=tuple(ToolResult(call_id=id_) for id_ in ids))
 
 
 def summary(number: int) -> Message:

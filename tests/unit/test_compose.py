@@ -73,7 +73,7 @@ def test_health_checks_ask_an_address_and_not_localhost_which_may_be_another_one
     told = compose.ROOT.joinpath("docker-compose.yml").read_text()
     tests = re.findall(r"test: \[(.*)\]", told)
     assert len(tests) == 4
-    assert not [one for one in tests if "localhost" in one]
+    assert not [test for test in tests if "localhost" in test]
 
 
 @needs_compose

@@ -248,7 +248,7 @@ async def test_an_outage_of_the_command_is_no_key_that_nobody_has(bounds: Bounds
 
 class Upside(PayloadCodec):
     async def encode(self, payloads):  # type: ignore[no-untyped-def]
-        return [Payload(metadata=one.metadata, data=one.data[::-1]) for one in payloads]
+        return [Payload(metadata=payload.metadata, data=payload.data[::-1]) for payload in payloads]
 
     decode = encode
 

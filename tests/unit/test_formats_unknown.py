@@ -117,7 +117,7 @@ def test_each_reader_refuses_what_it_does_not_know(
 def kinds_in(union: Any) -> set[str]:
     """The `type` of each member of a union of a vendor's."""
     if get_origin(union) in (Union, UnionType, Annotated):
-        return set().union(*(kinds_in(one) for one in get_args(union) if not isinstance(one, str)))
+        return set().union(*(kinds_in(arg) for arg in get_args(union) if not isinstance(arg, str)))
     return set(re.findall(r"""["'](\w+)["']""", str(getattr(union, "__annotations__", {}).get("type"))))
 
 
@@ -129,7 +129,9 @@ def test_what_the_vendors_types_hold_is_known() -> None:
     from openai.types.responses import ResponseInputContentParam, ResponseInputItemParam, ResponseOutputItem
 
     blocks = kinds_in(ContentBlockParam) | kinds_in(BetaContentBlockParam) | kinds_in(BetaContentBlock)
-    assert {one for one in blocks if not one.endswith(known_kinds.ANTHROPIC_RESULT)} <= known_kinds.ANTHROPIC_BLOCKS
+    assert {
+        block for block in blocks if not block.endswith(known_kinds.ANTHROPIC_RESULT)
+    } <= known_kinds.ANTHROPIC_BLOCKS
     assert kinds_in(ChatCompletionContentPartParam) <= known_kinds.CHAT_BLOCKS
     assert kinds_in(ResponseInputContentParam) <= known_kinds.RESPONSES_BLOCKS
     assert kinds_in(ResponseInputItemParam) | kinds_in(ResponseOutputItem) <= known_kinds.RESPONSES_ITEMS

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def tokens(tasks: Any) -> list[str]:
-    return sorted(one["token"] for one in tasks)
+    return sorted(task["token"] for task in tasks)
 
 
 def orphans(folder: Path, scope: dict[str, str] = SCOPE) -> list[str]:

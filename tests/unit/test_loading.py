@@ -33,7 +33,7 @@ def write(name: str, text: str) -> str:
 
 
 def names(path: str) -> list[str]:
-    return [one.name for one in load_tools(path)]
+    return [load_tool.name for load_tool in load_tools(path)]
 
 
 def refusal_of(path: str) -> str:
@@ -79,7 +79,7 @@ def test_every_public_function_of_a_file_is_a_tool_in_order() -> None:
         """,
     )
     tools = load_tools(path)
-    assert [one.name for one in tools] == ["zebra", "apple", "middle", "send"]
+    assert [tool.name for tool in tools] == ["zebra", "apple", "middle", "send"]
     assert tools[0].check({"order": {"id": "1", "parts": []}})["order"].id == "1"
     assert tools[1].effect == "once"
 
@@ -171,7 +171,7 @@ TWO_AGENTS = """
 def test_agents_are_found_by_module_or_by_path(spec: str, expected: list[str]) -> None:
     write("kitchen.py", TWO_AGENTS)
     write("pack/kitchen.py", TWO_AGENTS)
-    assert [one.name for one in load_agents(spec)] == expected
+    assert [load_agent.name for load_agent in load_agents(spec)] == expected
 
 
 @pytest.mark.parametrize(

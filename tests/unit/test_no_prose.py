@@ -81,7 +81,7 @@ def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[given, *_]) if attr in CUTTING:
                 found = is_only_shown(value) or (is_prose(value) and is_words(given))
             case ast.Call(func=ast.Attribute(attr=attr), args=arguments) if attr in MATCHING:
-                found = any(is_prose(one) and not isinstance(one, ast.Name) for one in arguments)
+                found = any(is_prose(argument) and not isinstance(argument, ast.Name) for argument in arguments)
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
                 found = is_words(left) and is_prose(right)
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
@@ -159,7 +159,7 @@ def test_types_of_errors_are_constants_that_both_ends_share() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(func=ast.Name(id="ApplicationError"), keywords=keywords):
-                    written = [one.value for one in keywords if one.arg == "type"]
+                    written = [keyword.value for keyword in keywords if keyword.arg == "type"]
                 case ast.Compare(
                     left=ast.Attribute(value=ast.Name(id="error") | ast.Attribute(attr="cause"), attr="type")
                 ):

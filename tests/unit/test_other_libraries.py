@@ -205,7 +205,7 @@ class TestPydanticAi:
         agent = Agent(
             "clerk", model="scripted:demo", tools=[look_up, Theirs(plain, name="other", requires_approval=True)]
         )
-        assert [one.name for one in agent.tools] == ["look_up", "other"]
+        assert [tool.name for tool in agent.tools] == ["look_up", "other"]
         assert agent.tools[1].needs_approval is True
         assert await ran(agent.tools[1], order_id="81") == "81"
 

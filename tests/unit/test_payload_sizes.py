@@ -516,8 +516,10 @@ def test_a_status_fits(count: int) -> None:
         state="stalled",
         turn=10**9,
         waiting=tuple(
-            WaitingCall(call_id=one.call_id, tool=one.name, arguments=one.arguments, why=full(60_000), since=NAME[:30])
-            for one in calls(count, MAX_REPLY_BYTES)
+            WaitingCall(
+                call_id=call.call_id, tool=call.name, arguments=call.arguments, why=full(60_000), since=NAME[:30]
+            )
+            for call in calls(count, MAX_REPLY_BYTES)
         ),
         agents=tuple(
             AskedAgent(call_id=call_id(n), agent=NAME, conversation_id=CONVERSATION_ID) for n in range(512 - count)
@@ -529,15 +531,17 @@ def test_a_status_fits(count: int) -> None:
     )
     short = short_status(status)
     assert size_of(short.as_json()) < MAX_PAYLOAD_BYTES
-    assert [one.arguments for one in short.waiting] == [one.arguments for one in status.waiting]
+    assert [waiting_call.arguments for waiting_call in short.waiting] == [
+        waiting_call.arguments for waiting_call in status.waiting
+    ]
     assert short.cause
     assert short.cause.endswith("characters are shown.]")
 
 
 def test_what_another_workflow_is_told_of_calls_that_wait_fits() -> None:
     waiting = (
-        WaitingCall(call_id=one.call_id, tool="t" * 64, arguments=one.arguments, why=full(60_000), since=NAME[:30])
-        for one in calls(MAX_CALLS, MAX_REPLY_BYTES)
+        WaitingCall(call_id=call.call_id, tool="t" * 64, arguments=call.arguments, why=full(60_000), since=NAME[:30])
+        for call in calls(MAX_CALLS, MAX_REPLY_BYTES)
     )
     notify = Notify(workflow_id=CONVERSATION_ID, signal=NAME)
     notice = notice_of(waiting, conversation_id=CONVERSATION_ID, agent=NAME)

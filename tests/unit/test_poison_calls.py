@@ -74,7 +74,7 @@ class Server:
         self._keep(details)
 
     def _keep(self, details: tuple[Any, ...]) -> None:
-        self.details = tuple(dict(one) for one in details)
+        self.details = tuple(dict(detail) for detail in details)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ class Server:
 )
 async def test_lost_tries_are_those_that_left_no_word(tries: list[str], lost: int) -> None:
     server = Server()
-    for one in tries:
-        await server.run(one)
+    for attempt in tries:
+        await server.run(attempt)
     assert await server.run("looks") == lost
 
 
@@ -124,8 +124,8 @@ async def test_a_call_is_blamed_for_its_first_losses_and_for_those_when_it_ran_a
     tries: list[str], blamed: int
 ) -> None:
     server = Server("blamed_tries")
-    for one in tries:
-        await server.run(one)
+    for attempt in tries:
+        await server.run(attempt)
     assert await server.run("looks") == blamed
 
 

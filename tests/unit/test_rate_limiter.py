@@ -90,7 +90,7 @@ class Fleet:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        while self._queue and (free := [one for one in range(self.workers) if self._free[one]]):
+        while self._queue and (free := [number for number in range(self.workers) if self._free[number]]):
             worker = self._chance.choice(free)
             self._free[worker] -= 1
             heapq.heappush(self._here[worker], self._queue.pop(0))

@@ -246,7 +246,7 @@ def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, arguments: l
     (tmp_path / "broken.py").write_text("script = [\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
-        command = [sys.executable, "-m", "everturn.testing", *(one.format(taken=taken) for one in arguments)]
+        command = [sys.executable, "-m", "everturn.testing", *(argument.format(taken=taken) for argument in arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(told.format(taken=taken))

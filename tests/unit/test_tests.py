@@ -36,7 +36,9 @@ def test_every_test_is_run_once_in_whatever_pieces() -> None:
     files = [*("tests/workflows/test_a.py", "tests/ui/test_b.py"), *FIRST, *(f"{name}test_c.py" for name in LAST)]
     items: list[Any] = [SimpleNamespace(nodeid=f"{file}::{number}") for file in files for number in range(7)]
     for processes in (1, 2, 3, 8, 100):
-        assert sorted(one.nodeid for one in in_pieces(items, processes)) == sorted(one.nodeid for one in items)
+        assert sorted(in_piece.nodeid for in_piece in in_pieces(items, processes)) == sorted(
+            item.nodeid for item in items
+        )
 
 
 def test_the_long_ones_are_there() -> None:

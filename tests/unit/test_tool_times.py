@@ -24,8 +24,8 @@ def _agent(**options: Any) -> Agent:
 
 def _after(*seconds: float) -> ToolTimes:
     times = ToolTimes()
-    for one in seconds:
-        times.note_run(_agent(), "look", one, None)
+    for second in seconds:
+        times.note_run(_agent(), "look", second, None)
     return times
 
 

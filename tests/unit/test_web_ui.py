@@ -251,9 +251,10 @@ def test_details_are_no_more_than_is_shown(text: str, with_many_tools: Agent) ->
         cause=text * 1_000,
         cure=text * 1_000,
         waiting=tuple(
-            WaitingCall(call_id=one.call_id, tool=one.name, arguments=one.arguments, why=text * 1_000) for one in calls
+            WaitingCall(call_id=call.call_id, tool=call.name, arguments=call.arguments, why=text * 1_000)
+            for call in calls
         ),
-        agents=tuple(AskedAgent(call_id=one.call_id, agent=text, conversation_id=text) for one in calls),
+        agents=tuple(AskedAgent(call_id=call.call_id, agent=text, conversation_id=text) for call in calls),
     )
     latest = list(web_ui.message_lines([Message(role="assistant", parts=(Text(text=text * 1_000), *calls))] * 5))
     details = web_ui.current_details(

@@ -94,7 +94,7 @@ async def test_an_activity_runs_with_its_own_input_and_output(
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Go")
         assert (await conversation.outcome()).text == "Done."
-    texts = {one.call_id: one.text for one in results_of(await conversation.transcript())}
+    texts = {result.call_id: result.text for result in results_of(await conversation.transcript())}
     assert texts == {
         "a": '{"order_id":"81","cents":12,"at":"2026-01-02T00:00:00Z"}',
         "b": "Hello Ada?",
@@ -102,10 +102,10 @@ async def test_an_activity_runs_with_its_own_input_and_output(
         "d": "The arguments of refund do not fit its schema:\norder_id: Field required",
     }
     events = await told(conversation)
-    assert {one.tool for one in events if isinstance(one, ToolStarted)} == {"refund", "greet"}
-    assert {one.result.call_id for one in events if isinstance(one, ToolFinished)} == set("abcd")
+    assert {event.tool for event in events if isinstance(event, ToolStarted)} == {"refund", "greet"}
+    assert {event.result.call_id for event in events if isinstance(event, ToolFinished)} == set("abcd")
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    scheduled = [one.activity_task_scheduled_event_attributes for one in history.events]
+    scheduled = [event.activity_task_scheduled_event_attributes for event in history.events]
     ids = {one.activity_id: one.activity_type.name for one in scheduled if one.activity_type.name}
     assert ids["call:a"] == "Shop.Refund"
     assert [len(one.input.payloads) for one in scheduled if one.activity_id in ("call:b", "call:c")] == [3, 1]
@@ -182,8 +182,12 @@ async def test_an_activity_on_another_task_queue_needs_only_its_name_and_a_schem
             ],
             cached_conversations=cached_conversations,
         )
-    assert [one.text for one in results] == [f'{{"by":"{queue}","key":"call:a","text":"cba"}}', "x?", "(no output)"]
-    assert not any(one.is_error for one in results)
+    assert [result.text for result in results] == [
+        f'{{"by":"{queue}","key":"call:a","text":"cba"}}',
+        "x?",
+        "(no output)",
+    ]
+    assert not any(result.is_error for result in results)
 
 
 async def test_the_activity_of_a_method_is_hosted_with_its_object_or_where_that_is(
@@ -203,7 +207,7 @@ async def test_the_activity_of_a_method_is_hosted_with_its_object_or_where_that_
         assert there.parameters == here.parameters
         calls = [call("sell", {"what": "tea"}), call("sell_there", {"what": "tea"})]
         results = await _told(client, scripted, here, there, calls=calls)
-    assert [one.text for one in results] == ["tea of here", "tea of afar"]
+    assert [result.text for result in results] == ["tea of here", "tea of afar"]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +291,9 @@ async def test_a_failure_is_told_to_the_model_at_once(
         calls=[call("book", {"day": day}) for day in days],
         cached_conversations=cached_conversations,
     )
-    assert [one.text for one in results][:2] == ["ValueError: closed on mondays", "Try monday."]
-    assert [one.text for one in results][2:] == [f"{kind}: no such day" for kind in days[2:]]
-    assert all(one.is_error for one in results)
+    assert [result.text for result in results][:2] == ["ValueError: closed on mondays", "Try monday."]
+    assert [result.text for result in results][2:] == [f"{kind}: no such day" for kind in days[2:]]
+    assert all(result.is_error for result in results)
     assert tries == [1] * len(days)
 
 
@@ -341,7 +345,7 @@ async def test_one_that_is_lost_with_its_worker_is_tried_again_under_the_same_id
     assert result.text == "booked"
     assert tries == ["call:a", "call:a"]
     kinds = [type(event) for event in await told(conversation)]
-    assert [one for one in kinds if one in (ToolStarted, ToolLost, ToolFinished)] == [
+    assert [kind for kind in kinds if kind in (ToolStarted, ToolLost, ToolFinished)] == [
         ToolStarted, ToolLost, ToolStarted, ToolFinished
     ]  # fmt: skip
 
@@ -431,7 +435,7 @@ async def test_an_edit_has_to_fit_the_activity_and_the_model_is_told_of_it(
         await conversation.approve("a", arguments={"order_id": "81", "cents": "lots"})
 
         async def asked_again() -> bool:
-            return [one.reason for one in (await conversation.status()).waiting] == ["invalid_edit"]
+            return [waiting_call.reason for waiting_call in (await conversation.status()).waiting] == ["invalid_edit"]
 
         await eventually(asked_again)
         await conversation.approve("a", arguments={"order_id": "82", "cents": "7"})
@@ -638,7 +642,7 @@ async def test_calls_whose_outputs_the_history_has_no_room_for_do_not_run(
     calls = [call("dump", {"number": number}, id=f"c{number}") for number in range(4)]
     results = await _told(client, scripted, activity_tool(dump), calls=calls)
     assert len(ran) == 2
-    refused = [one.text for one in results if one.is_error]
+    refused = [result.text for result in results if result.is_error]
     assert len(refused) == 2
     assert refused[0].startswith("This call did not run: the history has no room for its result")
 

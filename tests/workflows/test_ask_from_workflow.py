@@ -131,7 +131,7 @@ async def test_a_workflow_that_is_reset_asks_anew_and_the_first_conversation_goe
         await reset_to(client, client.conversation(handle.id), task=0)
 
         async def asked_anew() -> str:
-            return next((one for one in await child_ids(client) if one != first), "")
+            return next((child_id for child_id in await child_ids(client) if child_id != first), "")
 
         second = await eventually(asked_anew)
         await waiting(client.conversation(second))

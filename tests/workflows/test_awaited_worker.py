@@ -218,7 +218,7 @@ async def test_the_model_is_told_of_a_tool_that_is_gone_for_good(
     async with hosting(client, new, cached_conversations=cached_conversations):
         assert (await conversation.outcome()).text == "Done."
     results = results_of(await conversation.transcript())
-    assert [(one.text, one.is_error) for one in results] == [
+    assert [(result.text, result.is_error) for result in results] == [
         ("held", False),
         ("The tool book is no longer available.", True),
     ]

@@ -133,6 +133,6 @@ async def test_a_conversation_goes_on_after_its_beginning_has_changed(
             outcome = await conversation.outcome()
             details = [event.details async for event in conversation.events() if isinstance(event, Replied)]
     assert (outcome.text, len(sealing.refused)) == ("A desk lamp.", refused)
-    assert sum(one.get("thoughts_left_out", 0) for one in details) == lost
+    assert sum(detail.get("thoughts_left_out", 0) for detail in details) == lost
     if not refused:
         assert sealing.brought == [*range(len(sealing.brought))]  # every thought came back

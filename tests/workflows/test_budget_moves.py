@@ -82,12 +82,12 @@ async def test_workers_that_move_a_budget_at_the_same_time_move_it_once(
     await gone.set_budget(tenant, Budget(tokens_per_day=1_000_000))
     others = [Client(client.temporal, task_queue=f"{n}-{client.task_queue}") for n in range(2)]
     async with hosting(others[0], agent), hosting(others[1], agent):
-        where = [one.task_queue for one in others]
+        where = [other.task_queue for other in others]
         name = budget_id(tenant, encoded=False)
         moved = await asyncio.gather(*(move_here(client.temporal, name, to, pollers=find_pollers) for to in where * 3))
         assert any(moved)
-        for one in others:
-            await one.run(agent, "Hi", tenant=tenant)
+        for other in others:
+            await other.run(agent, "Hi", tenant=tenant)
         assert (await spent(client, tenant)).turns == 2
     assert (await budget_of(client, tenant).describe()).task_queue in where
 
@@ -151,4 +151,4 @@ async def test_workers_are_killed_and_whoever_moves_their_budget_is_killed_too_a
 async def says_silent(client: Client, conversation_id: str) -> bool:
     described = await client.temporal.get_workflow_handle(conversation_id).describe()
     pending = described.raw_description.pending_activities
-    return any("does not answer" in one.last_failure.message for one in pending)
+    return any("does not answer" in entry.last_failure.message for entry in pending)

@@ -101,7 +101,7 @@ async def test_what_was_seen_stays_and_goes_to_the_model_with_the_next_turn(
         await conversation.close()
         outcome = await conversation.outcome()
     assert (user.text, cut, asked.text, answer.text) == ("Tell me a story", CUT, "Shorter", "As you like.")
-    said = [(one["role"], one["content"]) for one in model.requests[1]["messages"]]
+    said = [(message["role"], message["content"]) for message in model.requests[1]["messages"]]
     assert said == [("user", "Tell me a story"), ("assistant", HALF + CUT_SHORT), ("user", "Shorter")]
     assert outcome.turns == 2
 
@@ -198,7 +198,7 @@ async def test_a_bare_signal_keeps_what_was_said(
     assert (outcome.text, outcome.turns) == ("As you like.", 2)
     assert [event.message for event in told if event.kind == "replied"] == [CUT]
     assert not any(event.final for event in told if event.kind == "replied")
-    said = [(one["role"], one["content"]) for one in model.requests[1]["messages"]]
+    said = [(message["role"], message["content"]) for message in model.requests[1]["messages"]]
     assert said == [("user", "Tell me a story"), ("assistant", HALF + CUT_SHORT), ("user", "Shorter")]
 
 
@@ -213,7 +213,7 @@ async def test_a_bare_signal_keeps_what_a_killed_worker_said(
         await conversation.send("Shorter")
         async with hosting(client, agent, cached_conversations=cached_conversations):
             assert await conversation.reply() == "As you like."
-            assert [one.text for one in await conversation.transcript()][1:3] == [HALF, "Shorter"]
+            assert [message.text for message in await conversation.transcript()][1:3] == [HALF, "Shorter"]
             await conversation.close()
             await conversation.outcome()
     assert len(model.requests) == 2, "the turn was not asked again"

@@ -31,7 +31,7 @@ def test_a_finished_conversation_from_all_sides(shell: Shell, model: Callable[[A
     assert shell.run("run", "Refund order 81", *AD_HOC, "--yes", "--id", name).returncode == 0
 
     events = [json.loads(line) for line in shell.run("watch", name, "--json").stdout.splitlines()]
-    assert [one["reason"] for one in events if one["kind"] == "approval_requested"] == ["needs_approval"]
+    assert [event["reason"] for event in events if event["kind"] == "approval_requested"] == ["needs_approval"]
     third = events[2]["cursor"]
     assert [json.loads(line) for line in shell.run("watch", name, "--since", third, "--json").stdout.splitlines()] == (
         events[3:]

@@ -102,7 +102,15 @@ def test_without_a_terminal_it_says_how_to_approve_and_waits(
 
 
 def test_denied_and_answered_from_outside(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
-    until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
+    until(
+        lambda: (
+            name
+            in [
+                conversation["id"]
+                for conversation in shell.json("list", "--status", "awaiting_approval")["conversations"]
+            ]
+        )
+    )
     assert shell.json("deny", name, "--reason", "not today") == {"call_ids": ["call_0_0"]}
     waiting_run.communicate(timeout=180)
     assert waiting_run.returncode == 0
@@ -220,7 +228,12 @@ def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], nam
         assert chat.wait(60) == 0
     assert shell.json("show", name)["status"]["state"] == "done"
     # The index lags a little.
-    until(lambda: (name, "done") in [(one["id"], one["status"]) for one in shell.json("list")["conversations"]])
+    until(
+        lambda: (
+            (name, "done")
+            in [(conversation["id"], conversation["status"]) for conversation in shell.json("list")["conversations"]]
+        )
+    )
     over = shell.run("chat", "-m", "scripted:x", "--id", name, says="/resume\n/quit\n")
     assert (
         over.stderr.count("■ The conversation is over. Your next message continues it.") == 2

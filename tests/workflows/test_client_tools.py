@@ -211,7 +211,7 @@ async def test_a_manual_loop_hands_every_call_back_and_runs_nothing(
         assert await conversation.reply() == "Done."
         results = results_of(await conversation.transcript())
     assert len(ran) == 1
-    assert [(one.call_id, one.is_error) for one in results] == [("a", False), ("b", True), ("c", True)]
+    assert [(result.call_id, result.is_error) for result in results] == [("a", False), ("b", True), ("c", True)]
     assert "order_id" in results[1].text
 
 
@@ -226,8 +226,11 @@ async def test_the_model_asks_the_user_and_hears_the_answer(
         await waiting(conversation, calls=2)
         status = await conversation.status()
         assert status.state == "awaiting_answer"
-        assert [one.why for one in status.waiting] == ["Which lamp? (the red one / the blue one)", "When?"]
-        assert [one.expires_at for one in status.waiting] == [None, None]
+        assert [waiting_call.why for waiting_call in status.waiting] == [
+            "Which lamp? (the red one / the blue one)",
+            "When?",
+        ]
+        assert [waiting_call.expires_at for waiting_call in status.waiting] == [None, None]
         await conversation.answer("q", "the red one")
         await conversation.answer("r", "today")
         assert await conversation.reply() == "Sent."

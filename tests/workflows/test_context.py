@@ -104,7 +104,7 @@ async def test_they_stay_with_it_through_later_runs_a_revival_and_a_fork_and_go_
         await fork.send("Otherwise?")
         assert await fork.reply() == "Done."
         ids = [name for one in (conversation.id, fork.id) for name in (one, f"{one}.r")]
-        memos = [await (await client.temporal.get_workflow_handle(one).describe()).memo() for one in ids]
+        memos = [await (await client.temporal.get_workflow_handle(id_).describe()).memo() for id_ in ids]
     assert {one for one, _, _ in seen} == set(ids)
     assert all((tenant, metadata) == ("acme", METADATA) for _, tenant, metadata in seen)
     assert all((memo["tenant"], memo["metadata"]) == ("acme", METADATA) for memo in memos)

@@ -59,7 +59,14 @@ async def question(conversation: Conversation, words: str) -> str:
 
     async def asked() -> str:
         waiting = (await conversation.status()).waiting
-        return next((one.call_id for one in waiting if one.reason == "tool_asks" and words in one.why), "")
+        return next(
+            (
+                waiting_call.call_id
+                for waiting_call in waiting
+                if waiting_call.reason == "tool_asks" and words in waiting_call.why
+            ),
+            "",
+        )
 
     return str(await eventually(asked))
 

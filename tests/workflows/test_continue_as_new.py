@@ -75,7 +75,7 @@ async def test_a_killed_worker_costs_5_seconds_of_a_workflow_task_whoever_starte
             await handle.result()
             runs = await runs_of(client, client.conversation(handle.id))
             handles = [client.temporal.get_workflow_handle(handle.id, run_id=run) for run in runs]
-            firsts = [(await one.fetch_history()).events[0] for one in handles]
+            firsts = [(await handle.fetch_history()).events[0] for handle in handles]
             began = [first.workflow_execution_started_event_attributes for first in firsts]
             timeouts.append([one.workflow_task_timeout.ToSeconds() for one in began])
     assert timeouts == [[5], [10, 5]]
@@ -144,7 +144,7 @@ async def test_large_results_are_handed_on_without_being_written_again(
             hosts[0].prefixes.clear()
         return page(number, 150_000)
 
-    turns = [[call("read_page", {"number": 3 * turn + one}) for one in range(3)] for turn in range(9)]
+    turns = [[call("read_page", {"number": 3 * turn + number}) for number in range(3)] for turn in range(9)]
     model = scripted([*turns, "Read."])
     agent = agent_on(model, tools=[read_page])
     async with hosting(client, agent, cached_conversations=cached_conversations) as worker:

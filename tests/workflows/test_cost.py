@@ -65,7 +65,7 @@ async def test_the_agents_that_a_conversation_asked_are_counted_beside_it(
     said = json.loads(capsys.readouterr().out)
     assert said["actions"] == own.actions.total() + asked.actions.total()
     assert said["usage"]["output_tokens"] == own.usage.output_tokens + asked.usage.output_tokens
-    assert [one["id"] for one in said["conversations"]] == [own.id, asked.id]
+    assert [conversation["id"] for conversation in said["conversations"]] == [own.id, asked.id]
     assert said["prices"]["per_million_actions"] == 25
     assert said["prices"]["source"] == "as given"
     assert await asyncio.to_thread(run_command, ["cost", conversation.id]) == 0

@@ -282,8 +282,8 @@ async def test_what_was_reported_as_not_taken_is_not_carried_out_when_a_worker_c
         assert (await status_of(conversation)).state == "stalled"
         await conversation.close()
         await conversation.outcome()
-    switches = [one async for one in conversation.events(deltas=False) if isinstance(one, events.Switched)]
-    assert [one.name for one in switches] == ["close"], "no event tells of what was withdrawn"
+    switches = [event async for event in conversation.events(deltas=False) if isinstance(event, events.Switched)]
+    assert [switch.name for switch in switches] == ["close"], "no event tells of what was withdrawn"
 
 
 async def given_up(
@@ -383,4 +383,4 @@ async def test_edits_that_do_not_fit_are_tried_a_bounded_number_of_times_and_oth
 
 
 async def waits_for_an_edit(conversation: Conversation) -> bool:
-    return any("do not fit" in one.why for one in (await conversation.status()).waiting)
+    return any("do not fit" in waiting_call.why for waiting_call in (await conversation.status()).waiting)

@@ -89,7 +89,7 @@ def played(**changes: object) -> Played:
     messages = [
         Message.user("Do the books."),
         Message(role="assistant", parts=tuple(bookings)),
-        Message(role="tool", parts=tuple(ToolResult(call_id=one.call_id, name="book") for one in bookings)),
+        Message(role="tool", parts=tuple(ToolResult(call_id=booking.call_id, name="book") for booking in bookings)),
         Message(role="assistant", parts=(report, pay)),
         Message(
             role="tool",

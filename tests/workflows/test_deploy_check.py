@@ -131,7 +131,7 @@ async def test_conversations_with_the_same_conflict_are_one_finding(
 
         await eventually(all_found)
         done = shell.run("doctor", "--against", "new.py:clerk", "--json")
-        (finding,) = [one for one in json.loads(done.stdout) if one["part"] == "deploy"]
+        (finding,) = [record for record in json.loads(done.stdout) if record["part"] == "deploy"]
         first, *others = finding["conversations"]
         assert {first, *others} == ids
         assert finding["state"] == "wrong"
@@ -141,7 +141,7 @@ async def test_conversations_with_the_same_conflict_are_one_finding(
             "2 more)"
         )
         sampled = shell.run("doctor", "--against", "new.py:clerk", "--sample", "2", "--json")
-        (finding,) = [one for one in json.loads(sampled.stdout) if one["part"] == "deploy"]
+        (finding,) = [record for record in json.loads(sampled.stdout) if record["part"] == "deploy"]
         assert len(finding["conversations"]) == 2
         for conversation in begun:
             await conversation.close()
@@ -154,8 +154,8 @@ async def test_many_are_replayed_at_once_and_what_diverges_alike_is_told_once(
     agent = agent_on(scripted(lambda messages: "Hi."), name=f"greeter-{client.task_queue}")
     async with hosting(client, agent):
         ids = {(await client.start(agent, "Hi")).id for _ in range(5)}
-        for one in ids:
-            await client.conversation(one).outcome()
+        for id_ in ids:
+            await client.conversation(id_).outcome()
     query = f"TaskQueue = '{client.task_queue}'"
 
     async def all_listed() -> bool:

@@ -66,7 +66,7 @@ def agent_of(version: str, model: ScriptedModel) -> Agent:
 
 def seen(body: dict[str, Any]) -> set[str]:
     """Whose instructions, tools and model a model was asked with."""
-    tools = [one["function"]["name"] for one in body["tools"]]
+    tools = [tool["function"]["name"] for tool in body["tools"]]
     instructions = str(body["messages"][0]["content"])
     return {
         next(version for version in (OLD, NEW) if version in instructions),
@@ -82,7 +82,7 @@ async def test_what_a_running_conversation_sees_of_a_new_version(
     bodies: dict[str, list[dict[str, Any]]] = {}
 
     def reply(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
-        said = next(str(one["content"]) for one in reversed(messages) if one["role"] == "user")
+        said = next(str(message["content"]) for message in reversed(messages) if message["role"] == "user")
         bodies.setdefault(said, []).append(body)
         return call("sign") if said == "Sign" and messages[-1]["role"] == "user" else "Done."
 

@@ -87,7 +87,9 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
     agent = agent_on(scripted(lambda _: "Hi."), name=client.task_queue)
 
     async def listed() -> list[tuple[str, str]]:
-        return [(one.status, one.trouble) async for one in client.conversations(agent=agent.name)]
+        return [
+            (conversation.status, conversation.trouble) async for conversation in client.conversations(agent=agent.name)
+        ]
 
     begun: list[Conversation] = []
 
@@ -113,11 +115,15 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
 
         monkeypatch.setattr(listing, "find_pollers", without_old)
         await eventually(lambda: _counts(client, agent.name, {"idle": others, "stuck": 1}))
-        found = {one.id: one async for one in client.conversations(agent=agent.name)}
+        found = {conversation.id: conversation async for conversation in client.conversations(agent=agent.name)}
         assert found[stuck.id].status == "stuck"
         assert f"pinned to worker version {client.task_queue}:old" in found[stuck.id].trouble
-        assert [one.id async for one in client.conversations(agent=agent.name, status="stuck")] == [stuck.id]
-        assert stuck.id not in [one.id async for one in client.conversations(agent=agent.name, status="idle")]
+        assert [conversation.id async for conversation in client.conversations(agent=agent.name, status="stuck")] == [
+            stuck.id
+        ]
+        assert stuck.id not in [
+            conversation.id async for conversation in client.conversations(agent=agent.name, status="idle")
+        ]
         bounds(answer_seconds=0.5)
         with pytest.raises(Unreachable, match=f"is stuck: it is pinned to worker version {client.task_queue}:old"):
             await stuck.status()

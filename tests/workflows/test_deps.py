@@ -77,7 +77,7 @@ async def test_tools_predicates_approvers_and_instructions_find_what_their_worke
         assert await conversation.reply() == "Done."
         [shop] = shops.made
         assert shop.open
-        [result] = [one for message in await conversation.transcript() for one in message.tool_results]
+        [result] = [tool_result for message in await conversation.transcript() for tool_result in message.tool_results]
     assert result.text == "81 with key-of-acme"
     assert shop.used == ["instructions", "predicate", "approver", "tool", "instructions"]
     assert not shop.open

@@ -25,11 +25,11 @@ FIRST_COME = {"matching.useNewMatcher": "false", "matching.enableFairness": "fal
 async def test_it_says_what_counts(settings: dict[str, str], priorities: str, fairness: str, alone: Shell) -> None:
     async with DevServer(dynamic_config=settings) as server:
         alone.environment |= {"TEMPORAL_ADDRESS": server.address}
-        told = {one["part"]: one for one in json.loads(alone.run("doctor", "--fairness", "--json").stdout)}
+        told = {record["part"]: record for record in json.loads(alone.run("doctor", "--fairness", "--json").stdout)}
         client = await Client.connect(server.address)
 
         async def ended() -> bool:
-            left = [one async for one in client.temporal.list_workflows(f"WorkflowType = '{WORKFLOW}'")]
+            left = [workflow async for workflow in client.temporal.list_workflows(f"WorkflowType = '{WORKFLOW}'")]
             return len(left) == 4 and all(one.status is WorkflowExecutionStatus.TERMINATED for one in left)
 
         await eventually(ended, what="nothing of it goes on")
@@ -40,6 +40,6 @@ async def test_it_says_what_counts(settings: dict[str, str], priorities: str, fa
 
 async def test_unless_it_is_asked_for_it_says_that_it_is_not_known(server: DevServer, alone: Shell) -> None:
     alone.environment |= {"TEMPORAL_ADDRESS": server.address}
-    told = {one["part"]: one for one in json.loads(alone.run("doctor", "--json").stdout)}
+    told = {record["part"]: record for record in json.loads(alone.run("doctor", "--json").stdout)}
     assert told["fairness"]["state"] == "note"
     assert "everturn doctor --fairness" in told["fairness"]["cure"]

@@ -48,11 +48,11 @@ def program(server: DevServer, tmp_path: Path) -> Path:
 async def test_it_names_each_setting_that_costs_something(program: Path) -> None:
     assert [finding.state for finding in await worker_findings(f"{program}:good")] == ["ok"]
     findings = await worker_findings(f"{program}:slow")
-    assert [(one.state, one.detail.partition(":")[0]) for one in findings] == [
+    assert [(finding.state, finding.detail.partition(":")[0]) for finding in findings] == [
         ("note", "max_cached_workflows=2"),
         ("note", "disable_eager_activity_execution=True"),
     ]
-    assert all(one.cure for one in findings)
+    assert all(finding.cure for finding in findings)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def asked_of(model: ScriptedModel) -> list[tuple[str, list[str]]]:
     """What each turn was asked with: the instructions, and the names of the tools."""
     asked = []
     for request in model.requests:
-        system = [one["content"] for one in request["messages"] if one["role"] in ("system", "developer")]
+        system = [message["content"] for message in request["messages"] if message["role"] in ("system", "developer")]
         asked.append(("".join(system), [one["function"]["name"] for one in request.get("tools", ())]))
     return asked
 
@@ -67,7 +67,7 @@ async def test_a_turn_has_the_tools_that_a_function_gives_it(
 
     async def prepare(context: TurnContext, tools: list[Tool]) -> list[Any]:
         if context.metadata["role"] == "guest":
-            return [one for one in tools if one.name != "refund"]
+            return [tool for tool in tools if tool.name != "refund"]
         return [*tools, tool(of_the_user, name="escalate")]
 
     script = [call("refund", {"order": "81"}, id="c1"), call("escalate", {"order": "81"}, id="c2"), "Done."]
@@ -101,7 +101,7 @@ async def test_what_a_turn_was_asked_with_is_in_the_history_once(
         conversation = await client.start(agent, "Hi")
         assert await conversation.reply() == "Done."
     prompts = [await conversation.prompt(turn) for turn in (1, 2, 3)]
-    assert [one.instructions for one in prompts] == ["Look it up.", "Look it up.", "Answer now."]
+    assert [prompt.instructions for prompt in prompts] == ["Look it up.", "Look it up.", "Answer now."]
     assert prompts[0].digest == prompts[1].digest != prompts[2].digest
     assert [tool.name for tool in prompts[0].tools] == ["look_up"]
     assert await conversation.prompt() == prompts[2]

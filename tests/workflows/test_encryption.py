@@ -115,7 +115,14 @@ async def _refused(conversation: Any) -> Any:
 
 
 async def _another(conversation: Any, first: str) -> str:
-    return next((one.call_id for one in (await conversation.status()).waiting if one.call_id != first), "")
+    return next(
+        (
+            waiting_call.call_id
+            for waiting_call in (await conversation.status()).waiting
+            if waiting_call.call_id != first
+        ),
+        "",
+    )
 
 
 async def client_of(server: DevServer, said: Secrets, folder: Path, **options: Any) -> Client:
@@ -174,7 +181,7 @@ async def test_everything_else_works_with_it(
 
     async def listed() -> bool:
         return (conversation.id, "done") in [
-            (one.id, one.status) async for one in client.conversations(agent=said.agent)
+            (conversation.id, conversation.status) async for conversation in client.conversations(agent=said.agent)
         ]
 
     await eventually(listed, what="the index says that it is done")
@@ -195,7 +202,7 @@ async def test_everything_else_works_with_it(
         "EVERTURN_STORAGE": str(tmp_path / "stored"),
     }
     assert said.reply in alone.run("export", conversation.id).stdout
-    found = {one["part"]: one for one in json.loads(alone.run("doctor", "--json").stdout)}
+    found = {record["part"]: record for record in json.loads(alone.run("doctor", "--json").stdout)}
     assert found["encryption"]["detail"] == "AES-GCM; key 'key-1' encrypts"
     del alone.environment["EVERTURN_ENCRYPTION_KEYS"]
     refused = alone.run("export", conversation.id)

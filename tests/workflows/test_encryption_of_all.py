@@ -245,7 +245,7 @@ async def talk(client: Client, said: Words, scripted: Scripted, endpoint: str, f
 
 
 async def _waits(conversation: Any, call_id: str) -> bool:
-    return call_id in [one.call_id for one in (await conversation.status()).waiting]
+    return call_id in [waiting_call.call_id for waiting_call in (await conversation.status()).waiting]
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

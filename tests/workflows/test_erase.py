@@ -95,10 +95,10 @@ async def test_all_that_belongs_to_a_conversation_goes_and_nothing_else(
         other = await keeper.start(agent, "Go", id=f"{first.id}.other")
         await other.outcome()
     found = await belongings(first)
-    runs = {one.id: one.runs for one in found.conversations.values()}
-    agents = [one for one in runs if one != first.id]
+    runs = {conversation.id: conversation.runs for conversation in found.conversations.values()}
+    agents = [run for run in runs if run != first.id]
     assert len(agents) == 3
-    assert all(one.startswith(f"{first.id}.") for one in agents)
+    assert all(agent.startswith(f"{first.id}.") for agent in agents)
     assert len(runs[first.id]) > len(await runs_of(keeper, first)) >= 1
     before = len(files(kept)), len(files(tmp_path / "stored"))
 
@@ -107,10 +107,15 @@ async def test_all_that_belongs_to_a_conversation_goes_and_nothing_else(
 
     erased = await keeper.erase(first.id, artifacts=kept)
     assert erased.conversations == would.conversations
-    assert {one.id: one.runs for one in erased.conversations} == {one: len(some) for one, some in runs.items()}
-    assert [(one.was, one.of) for one in erased.conversations] == [("named", ""), *3 * [("asked", first.id)]]
-    assert [one.artifacts for one in erased.conversations] == [0, 1, 1, 1]
-    assert [one.payloads for one in erased.conversations][1:] == [1, 1, 1]
+    assert {conversation.id: conversation.runs for conversation in erased.conversations} == {
+        one: len(some) for one, some in runs.items()
+    }
+    assert [(conversation.was, conversation.of) for conversation in erased.conversations] == [
+        ("named", ""),
+        *3 * [("asked", first.id)],
+    ]
+    assert [conversation.artifacts for conversation in erased.conversations] == [0, 1, 1, 1]
+    assert [conversation.payloads for conversation in erased.conversations][1:] == [1, 1, 1]
     assert (erased.under_way, erased.left, erased.elsewhere) == (0, (), ())
     for one, ids in runs.items():
         await gone(keeper, one, *ids)
@@ -122,7 +127,7 @@ async def test_all_that_belongs_to_a_conversation_goes_and_nothing_else(
 
 
 async def _unlisted(client: Client, conversation_id: str) -> bool:
-    return conversation_id not in [one.id async for one in client.conversations()]
+    return conversation_id not in [conversation.id async for conversation in client.conversations()]
 
 
 async def test_what_runs_is_refused_and_terminated_only_if_that_is_said(keeper: Client, scripted: Scripted) -> None:
@@ -132,7 +137,7 @@ async def test_what_runs_is_refused_and_terminated_only_if_that_is_said(keeper: 
         await keeper.erase(conversation.id)
     would = await keeper.erase(conversation.id, dry_run=True)
     assert "still runs" in would.refused
-    assert [one.running for one in would.conversations] == [True]
+    assert [conversation.running for conversation in would.conversations] == [True]
     assert (await keeper.erase(conversation.id, force=True)).runs == 1
     await gone(keeper, conversation.id)
 
@@ -246,7 +251,7 @@ async def on_disk(tmp_path: Path) -> AsyncIterator[DevServer]:
 
 def about(messages: list[dict[str, Any]]) -> str:
     """Whom the first message names."""
-    return str(next(one["content"] for one in messages if one["role"] == "user")).split()[-1]
+    return str(next(message["content"] for message in messages if message["role"] == "user")).split()[-1]
 
 
 async def test_no_file_has_a_word_of_an_erased_conversation(
@@ -284,7 +289,11 @@ async def test_no_file_has_a_word_of_an_erased_conversation(
     assert containing(tmp_path, WORD) == containing(tmp_path, "Wombat") == {"database", "stored", "artifacts"}
     await eventually(lambda: _has(named, 1))
     erased = await keeper.erase(named.id, artifacts=tmp_path / "artifacts")
-    assert [(one.was, one.runs) for one in erased.conversations] == [("named", 1), ("asked", 1), ("fork", 1)]
+    assert [(conversation.was, conversation.runs) for conversation in erased.conversations] == [
+        ("named", 1),
+        ("asked", 1),
+        ("fork", 1),
+    ]
     await eventually(lambda: _nothing_is_left(keeper, named.id, fork.id))
     await on_disk.stop()
     with closing(sqlite3.connect(tmp_path / "database" / "temporal.db")) as database:
@@ -299,7 +308,7 @@ async def _has(conversation: Conversation, forks: int) -> bool:
 
 
 async def _nothing_is_left(client: Client, *ids: str) -> bool:
-    return not any([(await client.erase(one, dry_run=True)).conversations for one in ids])
+    return not any([(await client.erase(id_, dry_run=True)).conversations for id_ in ids])
 
 
 def containing(folder: Path, word: str) -> set[str]:

@@ -87,7 +87,7 @@ async def test_a_fork_whose_beginning_is_in_the_history_is_refused_until_it_has_
             await one.reply()
         await eventually(lambda: _none_needs(conversation))
     erased = await keeper.erase(conversation.id, keep_forks=True)
-    assert [one.id for one in erased.conversations] == [conversation.id]
+    assert [conversation.id for conversation in erased.conversations] == [conversation.id]
     async with hosting(keeper, agent):
         assert [message.text for message in await fork.transcript()][:2] == ["Hi.", "Reply 1."]
         for one in (fork, second):
@@ -107,7 +107,7 @@ async def test_forks_go_too_and_those_of_forks(keeper: Client, scripted: Scripte
     with pytest.raises(Refused, match="still runs"):
         await keeper.erase(conversation.id)
     erased = await keeper.erase(conversation.id, force=True)
-    assert {one.id: one.was for one in erased.conversations} == {
+    assert {conversation.id: conversation.was for conversation in erased.conversations} == {
         conversation.id: "named",
         fork.id: "fork",
         of_fork.id: "fork",
@@ -137,7 +137,10 @@ async def test_a_fork_of_a_fork_is_found_when_the_one_between_is_gone(keeper: Cl
     assert (await keeper.erase(middle.id, keep_forks=True)).kept == (last.id,)
     assert (await last.transcript())[0].text == "The secret."
     erased = await keeper.erase(first.id)
-    assert [(one.id, one.of) for one in erased.conversations] == [(first.id, ""), (last.id, middle.id)]
+    assert [(conversation.id, conversation.of) for conversation in erased.conversations] == [
+        (first.id, ""),
+        (last.id, middle.id),
+    ]
     await gone(keeper, last.id)
 
 
@@ -177,7 +180,7 @@ async def test_forks_are_found_by_the_index_without_a_look_at_other_conversation
             with monkeypatch.context() as patched:
                 seen = await listed_by(patched, keeper)
                 erased = await keeper.erase(conversation.id)
-            assert {one.id for one in erased.conversations} == {conversation.id, near.id, without.id}
+            assert {conversation.id for conversation in erased.conversations} == {conversation.id, near.id, without.id}
             assert without.id in seen
             assert other.id not in seen
 
@@ -211,7 +214,7 @@ async def _no(_: Namespace) -> bool:
 
 
 async def _is_listed(client: Client, conversation: Conversation) -> bool:
-    return conversation.id in [one.id async for one in client.conversations()]
+    return conversation.id in [conversation.id async for conversation in client.conversations()]
 
 
 def test_a_line_of_forks_that_there_is_no_room_for_in_the_index_is_marked() -> None:

@@ -76,7 +76,7 @@ async def test_a_workflow_that_sent_messages_and_a_schedule_are_named(keeper: Cl
     schedule = await keeper.temporal.create_schedule(name, Schedule(action=action, spec=ScheduleSpec()))
 
     async def begun() -> str:
-        return next(iter([one.id async for one in keeper.conversations(search=name)]), "")
+        return next(iter([conversation.id async for conversation in keeper.conversations(search=name)]), "")
 
     async with hosting(keeper, agent):
         await schedule.trigger()

@@ -124,7 +124,9 @@ async def test_an_evaluator_gets_the_answer_with_what_people_decided_and_its_res
     query += f" AND TaskQueue = '{client.task_queue}-evaluations'"
     rows = [row async for row in client.temporal.list_workflows(query)]
     assert [row.id for row in rows] == [found["does_refund"].id]
-    low = [one async for one in client.evaluations(below=0.5, agent="clerk", conversation_id=conversation.id)]
+    low = [
+        evaluation async for evaluation in client.evaluations(below=0.5, agent="clerk", conversation_id=conversation.id)
+    ]
     assert low == [found["does_refund"]]
     assert [(mean.evaluator, mean.mean) for mean in means_of(found.values())] == [
         ("does_refund", 0.0),
@@ -176,7 +178,7 @@ async def test_each_answer_of_an_open_conversation_is_judged_once_and_the_conver
         await eventually(looked_again, what="it looks three times more")
     assert sorted(asked) == ["Answer 1.", "Answer 3."]
     assert len(await listed(client, name)) == 2
-    assert [one.id async for one in client.conversations(search=names.EVALUATION_OF)] == []
+    assert [conversation.id async for conversation in client.conversations(search=names.EVALUATION_OF)] == []
 
 
 WORKER = """
@@ -382,7 +384,10 @@ async def test_erasing_a_conversation_erases_what_was_said_about_it_and_nothing_
             await client.run(agent, "Hi", id=conversation_id)
             await judged(client, conversation_id, count=1)
     erased = await client.erase(name)
-    assert [(one.was, one.of, one.runs) for one in erased.conversations] == [("named", "", 1), ("evaluation", name, 1)]
+    assert [(conversation.was, conversation.of, conversation.runs) for conversation in erased.conversations] == [
+        ("named", "", 1),
+        ("evaluation", name, 1),
+    ]
     assert await listed(client, name) == []
     assert len(await listed(client, f"{name}:b")) == 1
     for reserved in (evaluation_id(name, 1, 0.0, "x"), collector_id("x")):

@@ -57,7 +57,7 @@ async def refunded(client: Client, scripted: Scripted, conversation_id: str) -> 
     async def both_listed() -> bool:
         written = conversation_id.replace("'", "''")
         query = f"WorkflowId = '{written}'"
-        return len([one async for one in client.temporal.list_workflows(query)]) == 2
+        return len([workflow async for workflow in client.temporal.list_workflows(query)]) == 2
 
     await eventually(both_listed, what="the index knows both of its lives")
     return conversation
@@ -148,7 +148,7 @@ async def test_results_are_exported_before_the_last_call_of_their_reply_is_over(
         await waiting(conversation)
 
         async def looked() -> bool:
-            return any(one.result for one in (await read_conversation(client, conversation.id)).open_calls)
+            return any(open_call.result for open_call in (await read_conversation(client, conversation.id)).open_calls)
 
         await eventually(looked)
         exported = await read_conversation(client, conversation.id)

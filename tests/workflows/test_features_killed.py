@@ -87,7 +87,11 @@ class Story:
 
     def asked(self, says: str) -> list[dict[str, Any]]:
         """The requests of a conversation: of a turn, there is one more for each try that asked and was lost."""
-        return [one for one in self.model.requests if says in [message["content"] for message in one["messages"]]]
+        return [
+            request
+            for request in self.model.requests
+            if says in [message["content"] for message in request["messages"]]
+        ]
 
 
 async def results(conversation: Conversation) -> list[str]:
@@ -95,11 +99,11 @@ async def results(conversation: Conversation) -> list[str]:
 
 
 def instructions_of(request: dict[str, Any]) -> str:
-    return "".join(one["content"] for one in request["messages"] if one["role"] in ("system", "developer"))
+    return "".join(message["content"] for message in request["messages"] if message["role"] in ("system", "developer"))
 
 
 def first_letters(requests: list[dict[str, Any]]) -> str:
-    return "".join(dict.fromkeys(str(one.get("tool_choice") or "-")[0] for one in requests))
+    return "".join(dict.fromkeys(str(request.get("tool_choice") or "-")[0] for request in requests))
 
 
 # ------------------------------------------------------------ each begins something, and returns how it ends
@@ -124,7 +128,7 @@ async def a_hook_after_the_model(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "Let us stop here."
         assert len(story.asked("hook after")) >= 2
-        acted = [one async for one in conversation.events() if one.kind == "hook_acted"]
+        acted = [event async for event in conversation.events() if event.kind == "hook_acted"]
         assert [(one.point, one.did) for one in acted] == [("before_model", "changed"), ("after_model", "stopped")]
 
     return ends
@@ -176,7 +180,7 @@ async def a_tool_that_paused_itself(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "Done."
         assert await results(conversation) == ["paid 500"]
-        asked = [one async for one in conversation.events() if one.kind == "approval_requested"]
+        asked = [event async for event in conversation.events() if event.kind == "approval_requested"]
         assert len(asked) == 1, "nobody is asked again"
 
     return ends
@@ -208,7 +212,7 @@ async def a_decision_for_always(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "Done."
         assert await results(conversation) == ["1 back", "2 back", "3 back"]
-        asked = [one async for one in conversation.events() if one.kind == "approval_requested"]
+        asked = [event async for event in conversation.events() if event.kind == "approval_requested"]
         assert [one.call.call_id for one in asked] == ["r1"]
 
     return ends
@@ -249,7 +253,7 @@ async def a_transcript_to_begin_with(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "As I said."
         asked = story.asked("begins with a transcript")[-1]
-        shown = [one["content"] for one in asked["messages"] if one["role"] in ("user", "assistant")]
+        shown = [message["content"] for message in asked["messages"] if message["role"] in ("user", "assistant")]
         assert shown == ["What is 2 + 2?", "4.", "begins with a transcript"]
         transcript = await conversation.transcript()
         assert [message.text for message in transcript] == [*shown, "As I said."]
@@ -267,7 +271,7 @@ async def an_agent_that_another_one_asks(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "Done."
         assert await results(conversation) == ["It is done."]
-        told = [one async for one in conversation.events(children=True, deltas=False) if one.child]
+        told = [event async for event in conversation.events(children=True, deltas=False) if event.child]
         assert [one.kind for one in told].count("approval_requested") == 1
 
     return ends

@@ -72,8 +72,8 @@ async def test_a_fork_behind_a_final_reply_waits_for_its_next_message(
         await reaches(fork, "idle")
         await fork.send("Or 2?")
         assert await fork.reply() == "Two."
-        assert [one.text for one in await fork.transcript()] == ["1", "One.", "Or 2?", "Two."]
-        assert [one.text for one in await conversation.transcript()] == ["1", "One.", "2", "Two."]
+        assert [message.text for message in await fork.transcript()] == ["1", "One.", "Or 2?", "Two."]
+        assert [message.text for message in await conversation.transcript()] == ["1", "One.", "2", "Two."]
         with pytest.raises(AlreadyStarted):
             await conversation.fork(at_turn=1, id=fork.id)
         await fork.close()
@@ -94,7 +94,7 @@ async def test_a_fork_may_have_another_result_other_words_or_another_model(
 
         other = await conversation.fork(1, results={"n": "the disk is full"})
         await other.outcome()
-        assert [one.text for one in results_of(await other.transcript())] == ["the disk is full"]
+        assert [result.text for result in results_of(await other.transcript())] == ["the disk is full"]
 
         said = await conversation.fork(2, message="And now?")
         assert await said.reply() == "Once more."
@@ -102,7 +102,7 @@ async def test_a_fork_may_have_another_result_other_words_or_another_model(
 
         anew = await conversation.fork(0, message="Note it well", model="scripted:other")
         await anew.outcome()
-        assert [one.text for one in await anew.transcript() if one.role == "user"] == ["Note it well"]
+        assert [message.text for message in await anew.transcript() if message.role == "user"] == ["Note it well"]
         handle = client.temporal.get_workflow_handle(anew.id)
         assert "turn 1 · other" in [
             event.user_metadata.summary.data.decode().strip('"')
@@ -165,7 +165,7 @@ async def test_a_fork_of_a_long_conversation_brings_its_messages_into_its_own_hi
 
         async def kept() -> bool:
             return b'"kind":"packed"' in b"".join(
-                [one.SerializeToString() async for one in handle.fetch_history_events()]
+                [fetch_history_event.SerializeToString() async for fetch_history_event in handle.fetch_history_events()]
             )
 
         await eventually(kept)
@@ -288,7 +288,7 @@ async def test_a_fork_is_shown_what_its_conversation_was_shown(client: Client, s
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all")
         await conversation.outcome()
-        summaries = [one.turn async for one in conversation.events() if one.kind == "compacted" and one.summary]
+        summaries = [event.turn async for event in conversation.events() if event.kind == "compacted" and event.summary]
         asked = model.requests[-1]["messages"]
         with pytest.raises(Refused, match="in that turn, the model only wrote a summary"):
             await conversation.fork(at_turn=summaries[0])

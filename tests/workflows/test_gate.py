@@ -255,7 +255,7 @@ async def waits_for(conversation: Conversation, reason: str) -> Status:
     async def there() -> Status | None:
         status = await conversation.status()
         assert status.state != "done", await result(conversation)
-        return status if [one.reason for one in status.waiting] == [reason] else None
+        return status if [waiting_call.reason for waiting_call in status.waiting] == [reason] else None
 
     status: Status = await eventually(there, what=f"it waits: {reason}")
     return status
@@ -264,7 +264,7 @@ async def waits_for(conversation: Conversation, reason: str) -> Status:
 async def result(conversation: Conversation) -> ToolResult:
     """Of the call, once the conversation has gone on."""
     await conversation.outcome()
-    return next(one for one in results_of(await conversation.transcript()) if one.call_id == "c")
+    return next(result for result in results_of(await conversation.transcript()) if result.call_id == "c")
 
 
 async def events_of(conversation: Conversation) -> list[Event]:
@@ -604,7 +604,7 @@ async def test_approvers_that_say_neither_yes_nor_no_let_nothing_through(client:
 
 
 async def _says(conversation: Conversation, words: str) -> bool:
-    return any(words in one.why for one in (await conversation.status()).waiting)
+    return any(words in waiting_call.why for waiting_call in (await conversation.status()).waiting)
 
 
 @pytest.mark.parametrize("answer", [None, 0, "", "no", [], 1.0])
@@ -790,7 +790,7 @@ async def test_hooks_see_the_calls_of_a_manual_loop_or_a_person_does(client: Cli
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         assert await waiting(conversation, calls=2) == ("b", "c")
-        assert {one.reason for one in (await conversation.status()).waiting} == {"needs_approval"}
+        assert {waiting_call.reason for waiting_call in (await conversation.status()).waiting} == {"needs_approval"}
         await conversation.deny("*")
         assert "not today" in results_of(await _transcript_of(conversation))[0].text
 

@@ -60,7 +60,7 @@ async def test_a_tool_in_go_that_is_killed_in_the_middle_is_taken_over(
     [result] = results_of(await conversation.transcript())
     assert result.text == '{"by":"second","key":"call:a","pages":10,"title":"Alice"}'
     kinds = [type(event) for event in await told(conversation)]
-    assert [one for one in kinds if one in (ToolStarted, ToolLost)] == [ToolStarted, ToolLost, ToolStarted]
+    assert [kind for kind in kinds if kind in (ToolStarted, ToolLost)] == [ToolStarted, ToolLost, ToolStarted]
 
 
 async def test_its_arguments_its_errors_and_its_approvals_are_as_those_of_a_function(
@@ -88,7 +88,7 @@ async def test_its_arguments_its_errors_and_its_approvals_are_as_those_of_a_func
         assert await waiting(conversation) == ("c",)
         await conversation.approve("c")
         assert (await conversation.outcome()).text == "Done."
-    texts = {one.call_id: one.text for one in results_of(await conversation.transcript())}
+    texts = {result.call_id: result.text for result in results_of(await conversation.transcript())}
     assert texts["a"] == "3"
     assert "cannot unmarshal string" in texts["b"], "a schema's types are checked by whoever runs it"
     assert texts["c"] == "NoSuchOrder: There is no order 81."

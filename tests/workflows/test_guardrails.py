@@ -74,7 +74,7 @@ async def test_what_is_too_long_is_refused_and_no_later_turn_is_shown_it(
     assert replies == ["Too long.", "Hello."]
     assert [message.text for message in await conversation.transcript()] == ["x" * 21, "Too long.", "Hi", "Hello."]
     [asked] = model.requests
-    assert [one["content"] for one in asked["messages"]] == ["[withheld by MaxChars]", "Too long.", "Hi"]
+    assert [message["content"] for message in asked["messages"]] == ["[withheld by MaxChars]", "Too long.", "Hi"]
     assert await acts(conversation) == [
         ("MaxChars", "before_model", "stopped"),
         ("MaxChars", "before_model", "changed"),

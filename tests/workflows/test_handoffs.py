@@ -123,7 +123,7 @@ async def test_whoever_took_over_answers_the_next_message_and_hands_it_back(
         told = [(event.by, event.agent) async for event in conversation.events() if isinstance(event, HandedOff)]
     assert told == [("triage", "billing"), ("billing", "triage")]
     # The one who began it has no name beside its words.
-    authors = [one.author for one in await conversation.transcript() if one.role == "assistant"]
+    authors = [message.author for message in await conversation.transcript() if message.role == "assistant"]
     assert authors == ["", "billing", "billing", "billing", ""]
 
 
@@ -165,7 +165,7 @@ async def test_a_new_run_while_a_call_beside_the_handoff_waits_hands_it_over_all
         assert (await conversation.status()).agent == "triage"
         await conversation.approve("n1")
         assert await conversation.reply() == "Refunded."
-        assert [one.text for one in results_of(await conversation.transcript())][1] == "noted it"
+        assert [result.text for result in results_of(await conversation.transcript())][1] == "noted it"
 
 
 async def _has_runs(client: Client, conversation: Conversation, count: int) -> bool:
@@ -195,7 +195,7 @@ async def test_forks_and_revivals_go_on_with_the_agent_that_took_over(
         await later.close()
         await later.outcome()
     assert len(first.requests) == 1
-    authors = [one.author for one in await later.transcript() if one.role == "assistant"]
+    authors = [message.author for message in await later.transcript() if message.role == "assistant"]
     assert authors == ["", "billing", "billing", "billing"]
 
 
@@ -443,7 +443,7 @@ async def test_the_search_attributes_name_the_agent_in_charge(client: Client, sc
         assert await conversation.reply() == "Refunded."
 
         async def listed() -> bool:
-            return conversation.id in [one.id async for one in client.conversations(agent="billing")]
+            return conversation.id in [conversation.id async for conversation in client.conversations(agent="billing")]
 
         await eventually(listed)
         await conversation.close()

@@ -196,7 +196,7 @@ async def test_a_worker_that_forgets_the_conversation_beats_no_sooner(client: Cl
 def _heartbeats_of(worker: Worker) -> Heartbeats:
     assert worker._worker is not None
     config = worker._worker.config(active_config=True)
-    [hosting] = [one for one in config["interceptors"] if isinstance(one, Hosting)]
+    [hosting] = [interceptor for interceptor in config["interceptors"] if isinstance(interceptor, Hosting)]
     return hosting.heartbeats
 
 

@@ -35,7 +35,7 @@ async def test_a_conversation_of_three_turns_is_told_by_its_activities_alone(
         await conversation.approve(call_id)
         await conversation.outcome()
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    scheduled = [one for one in history.events if one.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED]
+    scheduled = [event for event in history.events if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED]
     told = [
         (
             one.activity_task_scheduled_event_attributes.activity_type.name,
@@ -63,7 +63,10 @@ async def test_the_web_ui_lists_each_signal_with_what_it_does(
         await conversation.outcome()
         handle = client.temporal.get_workflow_handle(conversation.id)
         metadata: WorkflowMetadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-    listed = {one.name: one.description for one in metadata.definition.signal_definitions}
+    listed = {
+        signal_definition.name: signal_definition.description
+        for signal_definition in metadata.definition.signal_definitions
+    }
     decisions = ("approve", "deny", "answer", "set_policy", "inherit_policy")
     any_other = ""  # Temporal's own way to list a handler of all other names
     steering = ("pause", "resume", "cancel_turn", "close", "withdraw", "batch")

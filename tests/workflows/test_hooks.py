@@ -48,7 +48,7 @@ def refund(order_id: str, cents: int) -> str:
 
 
 def refunding(*cents: int) -> list[Any]:
-    return [[call("refund", {"order_id": "81", "cents": one}, id=f"c{one}") for one in cents], "Done."]
+    return [[call("refund", {"order_id": "81", "cents": cent}, id=f"c{cent}") for cent in cents], "Done."]
 
 
 async def told(conversation: Conversation) -> list[str]:
@@ -107,7 +107,7 @@ async def test_a_call_is_denied_asked_for_changed_or_left_alone_as_its_hook_says
     ]
     assert sorted(found[3:]) == [("no_cards", "after_tool", "changed", one) for one in ("c300", "c50", "c600")]
     [reply] = [message for message in await conversation.transcript() if message.tool_calls]
-    assert [one.arguments["cents"] for one in reply.tool_calls] == [1000, 600, 100, 50]
+    assert [tool_call.arguments["cents"] for tool_call in reply.tool_calls] == [1000, 600, 100, 50]
 
 
 async def test_hooks_cost_no_event(client: Client, scripted: Scripted) -> None:
@@ -131,14 +131,22 @@ async def test_a_hook_sees_the_arguments_that_a_person_put_in_and_may_deny_those
         await conversation.approve("c600", arguments={"order_id": "81", "cents": 2000})
 
         async def refused() -> Any:
-            return [one for one in (await conversation.status()).waiting if one.reason == "invalid_edit"]
+            return [
+                waiting_call
+                for waiting_call in (await conversation.status()).waiting
+                if waiting_call.reason == "invalid_edit"
+            ]
 
         [still] = await eventually(refused)
         assert "are not taken: This call was denied by bounds" in still.why
         await conversation.approve("c600", arguments={"order_id": "81", "cents": 200})
 
         async def changed() -> Any:
-            return [one for one in (await conversation.status()).waiting if one.arguments["cents"] == 100]
+            return [
+                waiting_call
+                for waiting_call in (await conversation.status()).waiting
+                if waiting_call.arguments["cents"] == 100
+            ]
 
         [shown] = await eventually(changed)
         assert "bounds would change them" in shown.why

@@ -76,7 +76,7 @@ class Image:
             to = self.workdir / (source if target == "./" else target)
             to.parent.mkdir(exist_ok=True)
             if (ROOT / source).is_dir():
-                ignored = [one for one in (ROOT / ".dockerignore").read_text().splitlines() if one.startswith("**/")]
+                ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("**/")]
                 names = shutil.ignore_patterns(*(one.removeprefix("**/") for one in ignored))
                 shutil.copytree(ROOT / source, to, ignore=names)
             elif source == "deploy/agents.lock":

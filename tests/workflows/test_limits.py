@@ -47,7 +47,7 @@ async def test_a_turn_that_is_resumed_after_the_limit_of_time_concludes(
     fixed = False
 
     def script(messages: list[dict[str, Any]]) -> Any:
-        asked.append(any("conclude now" in str(one.get("content")) for one in messages))
+        asked.append(any("conclude now" in str(message.get("content")) for message in messages))
         return say("That is all.") if fixed else fail(400, body={"error": {"message": "bad things"}})
 
     agent, limits = agent_on(scripted(script)), Limits(max_duration=timedelta(seconds=2), conclude=conclude)

@@ -56,10 +56,12 @@ async def test_conversations_are_counted_by_the_status_that_the_list_gives_them(
         await client.temporal.get_workflow_handle(waits[0].id).terminate()
         expected = {"awaiting_approval": 3, "done": 1, "terminated": 1}
         await eventually(lambda: _is(client, name, expected), what=f"the counts are {expected}")
-        listed = [one async for one in client.conversations(agent=name)]
+        listed = [conversation async for conversation in client.conversations(agent=name)]
         assert sorted(one.status for one in listed) == ["awaiting_approval"] * 3 + ["done", "terminated"]
         assert {one.model for one in listed} == {"scripted:demo"}
-        waiting_ones = {one.id async for one in client.conversations(agent=name, status="awaiting_approval")}
+        waiting_ones = {
+            conversation.id async for conversation in client.conversations(agent=name, status="awaiting_approval")
+        }
         assert {waits[1].id, waits[2].id} < waiting_ones
         assert waits[0].id not in waiting_ones, "it was terminated, and could not say so"
         assert (await client.count())["awaiting_approval"] >= 3
@@ -101,7 +103,7 @@ async def test_an_older_run_of_a_conversation_is_no_conversation_of_its_own(
         await conversation.outcome()
         assert await conversation.latest_run() != first_run
     await eventually(lambda: _is(client, name, {"done": 1}), what="one is done")
-    assert [one.id async for one in client.conversations(agent=name)] == [conversation.id]
+    assert [conversation.id async for conversation in client.conversations(agent=name)] == [conversation.id]
 
 
 @pytest.fixture
@@ -175,9 +177,9 @@ async def test_a_conversation_whose_workflow_task_fails_is_stuck_and_not_idle(
             take_instead(new_code, names.MESSAGE, broken)
             await client.temporal.get_workflow_handle(conversation.id).signal("message", {"text": "again"})
             await eventually(lambda: _is(client, name, {"stuck": 1}), what="it is counted as stuck")
-            [stuck] = [one async for one in client.conversations(agent=name, status="stuck")]
+            [stuck] = [conversation async for conversation in client.conversations(agent=name, status="stuck")]
             assert stuck.id == conversation.id
             assert "its workflow task fails again and again" in stuck.trouble
-            assert [one.id async for one in client.conversations(agent=name, status="idle")] == []
+            assert [conversation.id async for conversation in client.conversations(agent=name, status="idle")] == []
     await client.temporal.get_workflow_handle(conversation.id).terminate()
     await eventually(lambda: _is(client, name, {"terminated": 1}), what="one that is over is no longer stuck")

@@ -52,13 +52,13 @@ async def test_every_line_of_an_activity_names_conversation_turn_call_and_try(
             assert (await conversation.outcome()).text == "Done."
     turns = _lines(caplog, "everturn.turn")
     calls = _lines(caplog, "everturn.tool", "everturn.decision")
-    assert {one["event"] for one in turns} >= {"turn.failed", "turn.finished", "prefix.read"}
-    assert {one["event"] for one in calls} >= {"refund.looked", "tool.retried", "tool.finished", "approvers.failed"}
-    assert {(one["conversation"], one["turn"] in (1, 2), one["attempt"] in (1, 2)) for one in turns} == {
+    assert {turn["event"] for turn in turns} >= {"turn.failed", "turn.finished", "prefix.read"}
+    assert {call["event"] for call in calls} >= {"refund.looked", "tool.retried", "tool.finished", "approvers.failed"}
+    assert {(turn["conversation"], turn["turn"] in (1, 2), turn["attempt"] in (1, 2)) for turn in turns} == {
         (conversation.id, True, True)
     }
-    assert {(one["conversation"], one["turn"], one["call"]) for one in calls} == {(conversation.id, 1, "call_0_0")}
-    assert {one["attempt"] for one in calls} == {1, 2}
+    assert {(call["conversation"], call["turn"], call["call"]) for call in calls} == {(conversation.id, 1, "call_0_0")}
+    assert {call["attempt"] for call in calls} == {1, 2}
 
 
 async def test_a_turn_that_waited_for_its_providers_limit_says_how_long(
@@ -70,7 +70,7 @@ async def test_a_turn_that_waited_for_its_providers_limit_says_how_long(
         async with hosting(client, agent):
             conversation = await client.start(agent, "Go")
             assert (await conversation.outcome()).text == "There."
-    failed, finished = (one for one in _lines(caplog, "everturn.turn") if one["event"].startswith("turn."))
+    failed, finished = (line for line in _lines(caplog, "everturn.turn") if line["event"].startswith("turn."))
     assert (failed["event"], failed["attempt"]) == ("turn.failed", 1)
     assert failed["waited_seconds"] >= 0.7
     assert (finished["event"], finished["attempt"]) == ("turn.finished", 2)

@@ -36,7 +36,7 @@ def of(client: Client) -> str:
 
 
 async def states(conversations: list[Conversation]) -> set[str]:
-    return {(await one.status()).state for one in conversations}
+    return {(await conversation.status()).state for conversation in conversations}
 
 
 async def test_all_that_match_are_paused_before_any_worker_runs_and_resumed_likewise(
@@ -45,7 +45,7 @@ async def test_all_that_match_are_paused_before_any_worker_runs_and_resumed_like
     model = scripted(lambda messages: "Hello.")
     agent = agent_on(model, name=f"clerk-{client.task_queue}")
     conversations = await begun(client, 5)
-    everyone = sorted((Steered(one.id) for one in conversations), key=lambda one: one.conversation_id)
+    everyone = sorted((Steered(conversation.id) for conversation in conversations), key=lambda one: one.conversation_id)
     assert await client.pause_all(of(client), reason="a restore") == everyone
     assert await client.pause_all(of(client)) == everyone  # safe to repeat
     async with hosting(client, agent):
@@ -72,12 +72,16 @@ async def test_the_command_shows_whom_it_is_about_and_asks(client: Client, shell
     conversations = await begun(client, 2)
     asked = shell.run("pause", "--query", of(client))
     assert asked.returncode == 1
-    assert {line.split()[0] for line in asked.stdout.splitlines()} == {one.id for one in conversations}
+    assert {line.split()[0] for line in asked.stdout.splitlines()} == {
+        conversation.id for conversation in conversations
+    }
     assert "To do it without a question, use --yes." in asked.stderr
     done = shell.run("pause", "--query", of(client), "--yes", "--reason", "a restore")
     assert done.stdout == "told to pause: 2 of 2; each does so at its next step on a worker\n"
-    assert {*shell.json("resume", "--query", of(client), "--yes")["told"]} == {one.id for one in conversations}
+    assert {*shell.json("resume", "--query", of(client), "--yes")["told"]} == {
+        conversation.id for conversation in conversations
+    }
     for arguments in (["pause"], ["pause", "x", "--query", "y"]):
         assert "Name one conversation, or many with --query" in shell.run(*arguments).stderr
-    for one in conversations:
-        await client.temporal.get_workflow_handle(one.id).terminate()
+    for conversation in conversations:
+        await client.temporal.get_workflow_handle(conversation.id).terminate()

@@ -56,14 +56,22 @@ async def two_that_wait(
         await waiting(second)
 
         async def listed() -> bool:
-            return len([one async for one in client.conversations(status="awaiting_approval", agent=agent.name)]) == 2
+            return (
+                len(
+                    [
+                        conversation
+                        async for conversation in client.conversations(status="awaiting_approval", agent=agent.name)
+                    ]
+                )
+                == 2
+            )
 
         await eventually(listed)
         yield agent, first, second
 
 
 async def still_waiting(*conversations: Conversation) -> list[list[str]]:
-    return [[one.call_id for one in (await it.status()).waiting] for it in conversations]
+    return [[waiting_call.call_id for waiting_call in (await it.status()).waiting] for it in conversations]
 
 
 async def test_every_call_of_a_tool_whose_arguments_fit_is_decided_on_wherever_it_waits(
@@ -168,4 +176,4 @@ async def test_a_policy_that_a_conversation_starts_with_decides_from_its_first_t
         with pytest.raises(Refused, match="This is not a policy"):
             await client.start(agent, "Hi", policy=[{"tool": "ship"}])
         with pytest.raises(Refused, match="101 rules"):
-            await client.start(agent, "Hi", policy=[{"tool": f"t{one}", "then": "ask"} for one in range(101)])
+            await client.start(agent, "Hi", policy=[{"tool": f"t{number}", "then": "ask"} for number in range(101)])

@@ -62,7 +62,7 @@ async def _finds(client: Client, scripted: Scripted, shop: McpShop, server: McpS
         conversation = await client.start(agent, "What is there?")
         assert (await conversation.outcome()).text == "Done."
 
-    offered = {one["function"]["name"]: one["function"] for one in model.requests[0]["tools"]}
+    offered = {tool["function"]["name"]: tool["function"] for tool in model.requests[0]["tools"]}
     assert offered["find"]["description"] == "Finds what is in the shop."
     assert offered["find"]["parameters"]["required"] == ["name"]
     assert (await activities(client, conversation))[1:5] == ["find", "shop_count", "show", "fail"]
@@ -93,7 +93,7 @@ async def test_annotations_say_what_a_tool_means_and_overrides_say_otherwise(
     async with hosting(client, agent):
         conversation = await client.start(agent, "Clear the shelf")
         await waiting(conversation, calls=2)
-        assert [one["function"]["name"] for one in model.requests[0]["tools"]] == ["at_charge", "at_wipe"]
+        assert [tool["function"]["name"] for tool in model.requests[0]["tools"]] == ["at_charge", "at_wipe"]
         await conversation.deny((await waiting(conversation, calls=2))[0], "Leave it")
         await conversation.approve((await waiting(conversation))[0])
         assert (await conversation.outcome()).text == "Done."
@@ -132,7 +132,7 @@ async def test_what_a_server_asks_waits_for_a_person_without_a_connection(
 
 async def _asked(conversation: Conversation, words: str) -> str:
     status = await conversation.status()
-    return next((one.why for one in status.waiting if words in one.why), "")
+    return next((waiting_call.why for waiting_call in status.waiting if words in waiting_call.why), "")
 
 
 async def test_two_calls_that_ask_in_the_old_way_are_told_apart_or_refused(
@@ -156,7 +156,7 @@ async def test_two_calls_that_ask_in_the_old_way_are_told_apart_or_refused(
 
 
 async def _has_gone_on(conversation: Conversation, *, after: str) -> bool:
-    return after not in [one.call_id for one in (await conversation.status()).waiting]
+    return after not in [waiting_call.call_id for waiting_call in (await conversation.status()).waiting]
 
 
 async def test_a_server_that_dies_in_the_middle_is_started_again_and_the_call_runs_again(
@@ -228,7 +228,9 @@ async def test_an_http_server_that_is_gone_is_tried_again_and_then_the_model_is_
 
 
 async def other_than(conversation: Conversation, known: str) -> list[str]:
-    return [one.call_id for one in (await conversation.status()).waiting if one.call_id != known]
+    return [
+        waiting_call.call_id for waiting_call in (await conversation.status()).waiting if waiting_call.call_id != known
+    ]
 
 
 @pytest.mark.parametrize("over", ["auto", "legacy"])
@@ -241,7 +243,7 @@ async def test_a_list_that_changes_is_asked_with_from_the_next_turn_on(
         conversation = await client.start(agent, "Dance")
         assert (await conversation.outcome()).text == "Done."
     assert await texts(conversation) == ["learnt to dance", "danced"]
-    named = [{one["function"]["name"] for one in request["tools"]} for request in model.requests]
+    named = [{tool["function"]["name"] for tool in request["tools"]} for request in model.requests]
     assert "dance" not in named[0]
     assert "dance" in named[1]
 
@@ -259,7 +261,7 @@ async def test_a_turn_waits_for_a_server_that_is_not_there_yet_and_optional_ones
 
         async def fails() -> bool:
             pending = (await handle.describe()).raw_description.pending_activities
-            return any("can't be listed" in one.last_failure.message for one in pending)
+            return any("can't be listed" in entry.last_failure.message for entry in pending)
 
         await eventually(fails)
         with shop.http(port):

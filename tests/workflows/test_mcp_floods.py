@@ -119,7 +119,7 @@ async def test_a_message_of_nobodys_that_is_too_long_ends_the_connection_and_a_p
             assert f"flood lost its connection in the middle of the call: {words}" in asked.why
             await conversation.deny(call_id, "Leave it")
             assert (await conversation.outcome()).text == "Done."
-    assert [one.text for one in results_of(await conversation.transcript())][1:] == ["fine"]
+    assert [result.text for result in results_of(await conversation.transcript())][1:] == ["fine"]
     assert flood.calls == [f"once_{kind}", "fine"]
 
 

@@ -193,7 +193,7 @@ async def test_the_sdks_client_speaks_to_the_command_over_stdio(client: Client, 
 
 async def _all_of(client: Client) -> list[str]:
     query = f"TaskQueue = '{client.task_queue}'"
-    return [one.id async for one in client.temporal.list_workflows(query)]
+    return [workflow.id async for workflow in client.temporal.list_workflows(query)]
 
 
 async def test_the_command_serves_over_http_to_whoever_has_the_token(

@@ -95,7 +95,9 @@ async def test_a_conversation_that_met_a_worker_without_an_answer_is_told_later(
             assert (await conversation.outcome()).text == "Done."
     assert "namespace.not_told what='search attributes' error='no luck'" in caplog.text
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    upserted = [one for one in history.events if one.HasField("upsert_workflow_search_attributes_event_attributes")]
+    upserted = [
+        event for event in history.events if event.HasField("upsert_workflow_search_attributes_event_attributes")
+    ]
     assert upserted
 
 

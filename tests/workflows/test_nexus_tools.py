@@ -139,7 +139,7 @@ async def test_an_operation_runs_with_its_own_input_and_output(
         await eventually(lambda: _runs(handle))
         await handle.signal("arrive")
         assert (await conversation.outcome()).text == "Done."
-    texts = {one.call_id: one.text for one in results_of(await conversation.transcript())}
+    texts = {result.call_id: result.text for result in results_of(await conversation.transcript())}
     assert texts == {
         "a": '{"order_id":"81","refunded":12}',
         "b": "Hello Ada",
@@ -148,13 +148,13 @@ async def test_an_operation_runs_with_its_own_input_and_output(
         "e": "The arguments of refund do not fit its schema:\norder_id: Field required",
         "f": f"shipped {order}",
     }
-    keys = [one["everturn-idempotency-key"] for one in handler.headers]
+    keys = [header["everturn-idempotency-key"] for header in handler.headers]
     assert len({*keys}) == 2, "one for each call"
     events = await told(conversation)
-    assert {one.tool for one in events if isinstance(one, ToolStarted)} == {one.name for one in tools}
-    assert {one.result.call_id for one in events if isinstance(one, ToolFinished)} == set("abcdef")
+    assert {event.tool for event in events if isinstance(event, ToolStarted)} == {tool.name for tool in tools}
+    assert {event.result.call_id for event in events if isinstance(event, ToolFinished)} == set("abcdef")
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    scheduled = [one for one in history.events if one.HasField("nexus_operation_scheduled_event_attributes")]
+    scheduled = [event for event in history.events if event.HasField("nexus_operation_scheduled_event_attributes")]
     assert len(scheduled) == 5
     summaries = [
         str((await client.temporal.data_converter.decode([one.user_metadata.summary]))[0]) for one in scheduled
@@ -187,7 +187,7 @@ async def test_what_fails_is_told_to_the_model(client: Client, scripted: Scripte
         conversation = await client.start(agent, "Go")
         assert (await conversation.outcome()).text == "Done."
     results = results_of(await conversation.transcript())
-    assert {one.call_id: one.text for one in results} == {
+    assert {result.call_id: result.text for result in results} == {
         "failed": "OperationError: no money left",
         "cancelled": "changed my mind",
         "refused": "not for you",
@@ -196,9 +196,9 @@ async def test_what_fails_is_told_to_the_model(client: Client, scripted: Scripte
         "nothing": "Nexus service definition 'Shop' has no operation 'nothing'. "
         "There are 5 operations in the definition.",
     }
-    assert all(one.is_error for one in results)
+    assert all(result.is_error for result in results)
     finished = [one.result for one in await told(conversation) if isinstance(one, ToolFinished)]
-    assert {one.call_id: one.text for one in finished} == {one.call_id: one.text for one in results}
+    assert {one.call_id: one.text for one in finished} == {result.call_id: result.text for result in results}
 
 
 async def test_an_endpoint_that_nobody_serves_is_named_in_the_status_until_somebody_does(
@@ -339,7 +339,7 @@ async def test_a_person_decides_and_edits_before_an_operation_runs(
         await conversation.approve("a", {"order_id": "83", "cents": "many"})
 
         async def asked_again() -> bool:
-            return any(one.reason == "invalid_edit" for one in (await conversation.status()).waiting)
+            return any(waiting_call.reason == "invalid_edit" for waiting_call in (await conversation.status()).waiting)
 
         await eventually(asked_again)
         await conversation.approve("a", {"order_id": "83", "cents": 7})
@@ -373,7 +373,7 @@ async def test_more_operations_than_temporal_lets_wait_at_a_time_all_run(
         async with handling(client, queue):
             assert (await conversation.outcome()).text == "Done."
     results = results_of(await conversation.transcript())
-    assert [one.text for one in results] == [f"Hello {number}" for number in range(40)]
+    assert [result.text for result in results] == [f"Hello {number}" for number in range(40)]
 
 
 async def test_what_was_planned_runs_though_a_deploy_took_the_tool_away(client: Client, scripted: Scripted) -> None:
@@ -410,7 +410,7 @@ async def test_a_conversation_outlives_more_time_outs_than_temporal_lets_a_run_h
     results = results_of(await conversation.transcript())
     silent = "its worker was lost, took too long, or could not reach Temporal (start to close timeout)"
     doubt = f"{silent}. It may or may not have taken effect."
-    assert [one.text for one in results] == [f"The tool could not be run: {doubt}"] * 40
+    assert [result.text for result in results] == [f"The tool could not be run: {doubt}"] * 40
     assert len(await runs_of(client, conversation)) > 1, "a new run has no open operations"
 
 
@@ -466,7 +466,7 @@ async def test_workers_of_both_sides_are_killed_in_the_middle(
     [result] = results_of(await conversation.transcript())
     assert result.text == f"shipped {order}"
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    assert sum(one.HasField("nexus_operation_scheduled_event_attributes") for one in history.events) == 1
+    assert sum(event.HasField("nexus_operation_scheduled_event_attributes") for event in history.events) == 1
 
 
 async def start_handlers(client: Client, queue: str) -> asyncio.subprocess.Process:

@@ -59,7 +59,7 @@ async def test_an_agent_that_had_a_worker_before_waits_for_the_next_one(client: 
         await client.run("billing", "hi")
 
     async def indexed() -> bool:
-        return bool([one async for one in client.conversations(agent="billing")])
+        return bool([conversation async for conversation in client.conversations(agent="billing")])
 
     await eventually(indexed, what="the conversation is in the index")
     later = Client(client.temporal, task_queue=client.task_queue, by="tester")
@@ -96,7 +96,9 @@ async def test_the_terminal_says_once_what_is_tried_again_and_again(
 
         async def tried_often() -> bool:
             described = await client.temporal.get_workflow_handle(conversation.id).describe()
-            return any(one.attempt > 4 for one in described.raw_description.pending_activities)
+            return any(
+                pending_activity.attempt > 4 for pending_activity in described.raw_description.pending_activities
+            )
 
         await eventually(tried_often, what="the call was handed back some times")
         await eventually(lambda: "call_model, try" in shown.getvalue(), what="the terminal says so")

@@ -216,7 +216,7 @@ async def test_a_call_that_is_cut_short_while_it_runs_leaves_a_doubt(client: Cli
 
 
 async def _doubted(conversation: Any) -> bool:
-    return any("may not decide" in one.why for one in (await conversation.status()).waiting)
+    return any("may not decide" in waiting_call.why for waiting_call in (await conversation.status()).waiting)
 
 
 async def test_expected_arguments_go_with_one_call(client: Client, scripted: Scripted) -> None:

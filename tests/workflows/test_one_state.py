@@ -107,7 +107,11 @@ async def test_what_a_terminated_conversation_had_is_in_its_next_life(client: Cl
         await client.temporal.get_workflow_handle(conversation.id).terminate("an operator's mistake")
         await client.send(agent, "Again.", id=conversation.id)
         assert await conversation.reply() == "Sorry."
-    shown = [(one["role"], one["content"]) for one in model.requests[-1]["messages"] if one["role"] != "assistant"]
+    shown = [
+        (message["role"], message["content"])
+        for message in model.requests[-1]["messages"]
+        if message["role"] != "assistant"
+    ]
     assert [role for role, _ in shown] == ["user", "tool", "tool", "user", "user"]
     assert "page 1" in shown[1][1] or page(1, 10) in shown[1][1]
     assert "cut short" in shown[2][1]
@@ -148,7 +152,7 @@ async def test_a_turn_that_is_asked_again_after_a_summary_has_it_in_its_prefix(
         kinds = [event.kind async for event in conversation.events()]
     assert "compacted" in kinds
     for request in model.requests:
-        people = [one["content"] for one in request["messages"] if one["role"] == "user"]
+        people = [message["content"] for message in request["messages"] if message["role"] == "user"]
         assert len(people) == len(set(map(str, people))), "something was said twice"
 
 

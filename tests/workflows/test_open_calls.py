@@ -44,7 +44,7 @@ async def test_what_has_finished_is_shown_while_another_call_runs_or_waits(
         conversation = await client.start(agent, "Clean up.", id=name)
 
         async def states() -> list[str]:
-            return [one.state for one in open_calls(await conversation.by_history())]
+            return [open_call.state for open_call in open_calls(await conversation.by_history())]
 
         async def reached() -> bool:
             return await states() == ["finished", "runs", "waits", "waits"]

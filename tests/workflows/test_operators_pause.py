@@ -59,19 +59,19 @@ async def test_a_workflow_that_an_operator_paused_is_shown_as_that(client: Clien
         await operator(client, "pause", "-w", "two")
 
         async def listed() -> dict[str, str]:
-            return {one.id: one.status async for one in client.conversations()}
+            return {conversation.id: conversation.status async for conversation in client.conversations()}
 
         async def both() -> bool:
             return await listed() == {"one": "awaiting_approval", "two": "paused"}
 
         await eventually(both)
-        (paused,) = [one async for one in client.conversations(status="paused")]
+        (paused,) = [conversation async for conversation in client.conversations(status="paused")]
         assert paused.trouble == (
             "An operator has paused its workflow in Temporal. `temporal workflow unpause --workflow-id two` sets it "
             "going again."
         )
-        assert {one.id async for one in client.conversations(ended=False)} == {"one", "two"}
-        assert [one.id async for one in client.conversations(ended=True)] == []
+        assert {conversation.id async for conversation in client.conversations(ended=False)} == {"one", "two"}
+        assert [conversation.id async for conversation in client.conversations(ended=True)] == []
         assert await client.count() == {"awaiting_approval": 1, "paused": 1}
         status = await two.status()
         assert (status.state, status.cause, len(status.waiting)) == (
@@ -151,7 +151,9 @@ async def test_an_activity_that_an_operator_paused_is_the_cause(client: Client, 
 
         async def turn() -> str:
             described = await client.temporal.get_workflow_handle("three").describe()
-            return next((one.activity_id for one in described.raw_description.pending_activities), "")
+            return next(
+                (pending_activity.activity_id for pending_activity in described.raw_description.pending_activities), ""
+            )
 
         activity_id = await eventually(turn)
         await operator(client, "pause", "--workflow-id", "three", "--activity-id", activity_id, of="activity")

@@ -248,7 +248,10 @@ async def test_a_worker_with_versioning_needs_no_behavior_for_all(client: Client
         client, plugin_for(clerk), deployment_config=WorkerDeploymentConfig(version, use_worker_versioning=True)
     )
     definitions = [workflow._Definition.must_from_class(one) for one in config["workflows"]]
-    behaviors = {one.name: one.versioning_behavior and one.versioning_behavior.name for one in definitions}
+    behaviors = {
+        definition.name: definition.versioning_behavior and definition.versioning_behavior.name
+        for definition in definitions
+    }
     assert behaviors == dict.fromkeys(("BatchCollector", "Conversation", "TenantBudget", "Webhook"), "AUTO_UPGRADE")
 
 
@@ -331,11 +334,11 @@ async def test_with_a_prefix_a_tool_and_an_activity_have_one_name(
     async with everturn.Worker(client, agents=[agent], cached_conversations=cached_conversations):
         await conversation.approve("refund")
         assert (await conversation.outcome()).text == "Done."
-    results = {one.name: one.text for one in results_of(await conversation.transcript())}
+    results = {result.name: result.text for result in results_of(await conversation.transcript())}
     assert results == {"look_up": f"81: {SECRET}", "refund": "81 refunded", "glance": "81 seen"}
     events = await told(conversation)
-    assert {one.tool for one in events if isinstance(one, ToolStarted)} >= {"look_up", "refund"}
-    assert {one.result.name for one in events if isinstance(one, ToolFinished)} == {"look_up", "refund", "glance"}
+    assert {event.tool for event in events if isinstance(event, ToolStarted)} >= {"look_up", "refund"}
+    assert {event.result.name for event in events if isinstance(event, ToolFinished)} == {"look_up", "refund", "glance"}
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     types = {event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events} - {""}
     assert types == {"call_model", "agent_look_up", "agent_refund"}

@@ -42,7 +42,7 @@ def note(text: str, tag: str = "plain") -> str:
 
 
 def refunds(*cents: int) -> list[Any]:
-    return [call("refund", {"order_id": "81", "cents": one}, id=f"c{one}") for one in cents]
+    return [call("refund", {"order_id": "81", "cents": cent}, id=f"c{cent}") for cent in cents]
 
 
 async def told(conversation: Conversation) -> list[str]:
@@ -86,7 +86,7 @@ async def test_a_policy_holds_back_what_no_tool_asks_for_and_lets_go_of_what_wai
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1), id=None)
         await waiting(conversation)
         await conversation.set_policy([{"tool": "refund", "then": "ask"}])
-        assert [one.call_id for one in (await conversation.status()).waiting] == ["c1"]
+        assert [waiting_call.call_id for waiting_call in (await conversation.status()).waiting] == ["c1"]
         assert [(rule.tool, rule.by) for rule in (await conversation.status()).policy] == [("refund", "tester")]
         await conversation.set_policy(
             [
@@ -154,7 +154,7 @@ async def test_a_rule_of_somebody_who_may_not_decide_decides_nothing(client: Cli
         await conversation.set_policy([{"tool": "refund", "then": "approve", "by": "owner"}])
 
         async def turned_down() -> bool:
-            return [one.reason for one in (await conversation.status()).waiting] == ["not_allowed"]
+            return [waiting_call.reason for waiting_call in (await conversation.status()).waiting] == ["not_allowed"]
 
         await eventually(turned_down)
         await owner.conversation(conversation.id).set_policy([{"tool": "refund", "then": "approve"}])
@@ -212,7 +212,10 @@ async def test_a_tool_may_find_that_a_person_has_to_approve(
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Pay")
         await waiting(conversation, calls=2)
-        questions = {one.call_id: (one.reason, one.why) for one in (await conversation.status()).waiting}
+        questions = {
+            waiting_call.call_id: (waiting_call.reason, waiting_call.why)
+            for waiting_call in (await conversation.status()).waiting
+        }
         assert questions["p500"] == ("needs_approval", '500 is more than 100 (by default: currency="EUR")')
         await conversation.deny("p700", "no")
         await conversation.approve("p500")
@@ -234,7 +237,7 @@ async def test_whatever_a_tool_says_of_why_it_waits(client: Client, scripted: Sc
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         await waiting(conversation, calls=2)
-        why = {one.call_id: one.why for one in (await conversation.status()).waiting}
+        why = {waiting_call.call_id: waiting_call.why for waiting_call in (await conversation.status()).waiting}
         await conversation.deny("*")
         await conversation.outcome()
     assert why == {"True": "5", "False": "half an emoji: \ufffd"}

@@ -61,7 +61,7 @@ def asked(model: ScriptedModel) -> set[str]:
 
 async def fork(client: Client, messages: tuple[Message, ...], *, at: int, said: str, name: str) -> Conversation:
     """Another conversation, from behind message `at` on; its prefix may be in memory already."""
-    prefix, unseen = messages[:at], tuple(one for one in messages[at : at + 1] if one.role == "tool")
+    prefix, unseen = messages[:at], tuple(message for message in messages[at : at + 1] if message.role == "tool")
     carried = CarryOver(earlier=Packed(data=pack(prefix)), length=len(prefix), digest=digest_of(prefix), unseen=unseen)
     await client._start_workflow(Start(agent="reader", message=said, carry=carried), name)
     return client.conversation(name)
@@ -73,7 +73,7 @@ async def talk(client: Client, name: str, roots: int) -> dict[str, tuple[Message
         f"root {number}": await client.start("reader", f"root {number}", id=f"{name}-{number}")
         for number in range(roots)
     }
-    await asyncio.gather(*(one.outcome() for one in talks.values()))
+    await asyncio.gather(*(talk.outcome() for talk in talks.values()))
     told = {said: await one.transcript() for said, one in talks.items()}
     forks = {}
     for root, messages in told.items():
@@ -81,7 +81,7 @@ async def talk(client: Client, name: str, roots: int) -> dict[str, tuple[Message
         for number, at in enumerate((replies[-1], replies[-1], replies[3], replies[3])):
             said = f"fork {number} of {root}"
             forks[said] = await fork(client, messages, at=at, said=said, name=f"{name}-{root}-{number}")
-    await asyncio.gather(*(one.outcome() for one in forks.values()))
+    await asyncio.gather(*(fork.outcome() for fork in forks.values()))
     return told | {said: await one.transcript() for said, one in forks.items()}
 
 

@@ -228,9 +228,9 @@ async def test_claudes_own_tools_go_to_handlers_and_screenshots_go_back_as_image
             outcome = await client.run(agent, "Go")
         asked, answered = server.bodies
     assert outcome.text == "Done."
-    assert [{name: one[name] for name in one if name != "cache_control"} for one in asked["tools"]] == declared
+    assert [{name: tool[name] for name in tool if name != "cache_control"} for tool in asked["tools"]] == declared
     results = answered["messages"][2]["content"]
-    assert [(one["tool_use_id"], one.get("is_error", False)) for one in results] == [
+    assert [(result["tool_use_id"], result.get("is_error", False)) for result in results] == [
         ("b1", False),
         ("s1", False),
         ("e1", False),
@@ -339,7 +339,7 @@ def test_a_toolset_offers_what_is_turned_on_and_asks_a_person_where_anthropic_do
     configs = {"javascript_exec": {"enabled": True}, "zoom": {"enabled": False}, "wait": {}}
     toolset = {"type": "browser_toolset_20260801", "configs": configs}
     agent = Agent("hand", model="anthropic:claude-opus-5-5", tools=[toolset], handlers={"browser": hand})
-    by_name = {one.name: one for one in agent.tools}
+    by_name = {tool.name: tool for tool in agent.tools}
     assert {"javascript_exec", "wait", "navigate"} <= by_name.keys()
     assert not by_name.keys() & {"zoom", "file_upload", "read_console"}
     assert [name for name, one in by_name.items() if one.needs_approval] == ["javascript_exec"]

@@ -78,7 +78,7 @@ async def test_a_candidate_that_pays_twice_and_skips_a_look_up_is_found_and_noth
     assert "diverged here: pay(" in reruns.as_table()
     assert "missing find_order" in reruns.as_markdown()
     assert reruns.as_json()["comparisons"][0]["extra"][0]["tool"] == "pay"
-    listed = [one.id async for one in client.conversations()]
+    listed = [conversation.id async for conversation in client.conversations()]
     assert [one for one in listed if one.startswith("rerun:")] == []
     again = await rerun(client, order, agent=careless)
     assert again.comparisons[0].rerun.id == compared.rerun.id
@@ -250,7 +250,7 @@ async def test_one_turn_is_asked_for_as_often_as_wanted_after_the_exact_transcri
     agent, order = await paid(client, scripted)
     model = scripted(by_turn("", PAY))
     reruns = await rerun(client, order, agent=agent_on(model, tools=[find_order, pay]), at_turn=2, samples=3)
-    assert [one.verdict for one in reruns.comparisons] == ["same calls"] * 3
+    assert [comparison.verdict for comparison in reruns.comparisons] == ["same calls"] * 3
     assert ran == []
     first = await rerun(client, order, agent=agent, at_turn=1, instructions="Be quick.")
     assert first.comparisons[0].same_calls
@@ -266,7 +266,7 @@ async def test_a_rerun_that_was_cut_short_goes_on_where_it_was(client: Client, s
     gate, asked = asyncio.Event(), []
 
     def script(messages: list[Any]) -> Any:
-        turn = sum(one["role"] == "assistant" for one in messages)
+        turn = sum(message["role"] == "assistant" for message in messages)
         asked.append(turn)
         if turn == 2 and not gate.is_set():
             return fail(503, headers={"retry-after": "1"})

@@ -189,7 +189,7 @@ async def test_what_came_with_a_run_before_or_from_who_asked_is_held_too(
 
 async def _asked_by(conversation: Conversation) -> list[str]:
     try:
-        return [one.conversation_id for one in (await conversation.status()).agents]
+        return [agent.conversation_id for agent in (await conversation.status()).agents]
     except (EverturnError, RPCError):
         return []
 

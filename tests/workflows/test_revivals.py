@@ -89,7 +89,7 @@ async def test_a_cursor_of_before_goes_on_through_it(client: Client, scripted: S
         # Another conversation that takes its id is none of its own.
         await client.start(agent, "Anew", id=conversation.id, again=True)
         await conversation.outcome()
-        assert [one async for one in conversation.events(every[-1].cursor)] == []
+        assert [event async for event in conversation.events(every[-1].cursor)] == []
     assert [event.kind for event in every].count("done") == 3
 
 

@@ -393,7 +393,7 @@ async def test_the_servers_limit_holds_all_workers_of_a_queue(client: Client, sc
             lambda: shell.json("queues", "models", "--per-second", "100", "--per-tenant", "9")
         )
         assert done[1]["limit"] == {"per_second": 100, "per_tenant_per_second": 9}
-        assert [(await one.outcome()).text for one in conversations] == ["Hello."] * 3
+        assert [(await conversation.outcome()).text for conversation in conversations] == ["Hello."] * 3
         done = await asyncio.to_thread(lambda: shell.json("queues", "models", "--no-limit"))
         assert done[1]["limit"] == {"per_second": None, "per_tenant_per_second": None}
 

@@ -89,7 +89,7 @@ async def test_who_starts_while_it_runs_joins_it(client: Client, agent: Agent, c
         await joined.approve(call_id)
         outcomes = await asyncio.gather(*runs)
     assert charged == [9_999]
-    assert {one.text for one in outcomes} == {"Done."}
+    assert {outcome.text for outcome in outcomes} == {"Done."}
 
 
 async def _waiting_in(conversation: Conversation) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ Scripted = Callable[..., ScriptedModel]
 
 
 async def found(client: Client, **wanted: object) -> list[str]:
-    return [one.id async for one in client.conversations(**wanted)]  # type: ignore[arg-type]
+    return [conversation.id async for conversation in client.conversations(**wanted)]  # type: ignore[arg-type]
 
 
 async def test_a_conversation_is_found_by_what_it_was_asked_to_be_found_by(
@@ -52,7 +52,7 @@ async def test_a_conversation_is_found_by_what_it_was_asked_to_be_found_by(
         await again.outcome()
         both = lambda: found(client, metadata={"order": order})  # noqa: E731
         await eventually(lambda: _two(both))  # its next life, too
-        listed = [one async for one in client.conversations(agent=agent.name)]
+        listed = [conversation async for conversation in client.conversations(agent=agent.name)]
         assert {(one.tenant, one.metadata["note"]) for one in listed} == {(tenant, "hidden")}
 
         done = await asyncio.to_thread(shell.run, "list", "--agent", agent.name, "--metadata", f"order={order}")
@@ -138,7 +138,7 @@ async def _two(look: Callable[[], object]) -> bool:
         ({"searchable": ["ordr"], "metadata": {"order": "81"}}, "searchable= names 'ordr'"),
         ({"searchable": ["tenant"], "metadata": {"tenant": "acme"}, "tenant": "other"}, "means something else"),
         ({"searchable": ["a"]}, "the metadata has nothing"),
-        ({"searchable": [str(one) for one in range(11)]}, "searchable"),
+        ({"searchable": [str(number) for number in range(11)]}, "searchable"),
         ({"searchable": [*"abcdefghi"], "metadata": dict.fromkeys("abcdefghi", "x" * 240)}, "too long"),
     ],
 )

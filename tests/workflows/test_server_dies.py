@@ -30,7 +30,7 @@ desk = Agent("desk", model="scripted:demo")
 def server_of(pid: int) -> list[int]:
     """The process of the Temporal server that this one has started."""
     children = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [one for one in children if b"start-dev" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return [child for child in children if b"start-dev" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def _errors(told: str) -> list[str]:

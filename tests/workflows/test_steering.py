@@ -71,7 +71,11 @@ async def test_a_cancelled_turn_leaves_the_conversation_ready_and_every_call_wit
 
 async def _running(client: Client, conversation_id: str, activities: int) -> bool:
     described = await client.temporal.get_workflow_handle(conversation_id).describe()
-    started = [one for one in described.raw_description.pending_activities if one.HasField("last_started_time")]
+    started = [
+        pending_activity
+        for pending_activity in described.raw_description.pending_activities
+        if pending_activity.HasField("last_started_time")
+    ]
     return len(started) == activities
 
 

@@ -82,7 +82,7 @@ async def test_a_model_is_offered_an_agent_as_a_tool_with_one_message(client: Cl
     unnamed = agent_on(model, name="helper")
     async with hosting(client, agent_on(model, tools=[below, unnamed])):
         await client.run("clerk", "Hi")
-    first, second = (one["function"] for one in model.requests[0]["tools"])
+    first, second = (tool["function"] for tool in model.requests[0]["tools"])
     assert (first["name"], first["description"]) == ("researcher", "Knows all about lamps.")
     assert list(first["parameters"]["properties"]) == first["parameters"]["required"] == ["message"]
     assert second["description"] == "Ask the agent helper and get its answer."
@@ -105,7 +105,7 @@ async def test_approvals_within_are_taken_there_and_the_parent_says_where(
         await eventually(lambda: _exists(child))
         assert await waiting(child) == ("b",)
         status = await conversation.status()
-        assert (status.state, [one.model_dump() for one in status.agents]) == (
+        assert (status.state, [agent.model_dump() for agent in status.agents]) == (
             "running",
             [{"call_id": "c1", "agent": "researcher", "conversation_id": child.id}],
         )
@@ -337,7 +337,7 @@ async def test_the_deploy_gate_knows_the_agents_below(client: Client, scripted: 
 
         async def listed() -> bool:
             query = f"TaskQueue = '{client.task_queue}' AND ExecutionStatus = 'Running'"
-            return len([one async for one in client.temporal.list_workflows(query)]) == 2
+            return len([workflow async for workflow in client.temporal.list_workflows(query)]) == 2
 
         await eventually(listed)
         assert [conflict async for conflict in find_conflicts(client, [editor])] == []

@@ -230,7 +230,7 @@ async def test_a_turn_waits_for_a_budget_that_does_not_answer(client: Client, sc
 
         async def told() -> bool:
             pending = (await handle.describe()).raw_description.pending_activities
-            return any("does not answer" in one.last_failure.message for one in pending)
+            return any("does not answer" in entry.last_failure.message for entry in pending)
 
         await eventually(told)
         async with hosting(elsewhere, agent):

@@ -72,13 +72,13 @@ async def test_a_whole_reply_that_comes_after_its_turn_was_cancelled_counts(
         assert (await conversation.status()).state == "running"
         may_come.set()
         assert await conversation.reply() == "To 3 messages."
-        assert [one.text for one in await conversation.transcript()] == ["1", "Old.", "2", "To 3 messages."]
+        assert [message.text for message in await conversation.transcript()] == ["1", "Old.", "2", "To 3 messages."]
         worker.prefixes.clear()
         await conversation.send("3")
         assert await conversation.reply() == "To 5 messages."
         await conversation.close()
         await conversation.outcome()
-    said = [one.text for one in await conversation.transcript()]
+    said = [message.text for message in await conversation.transcript()]
     assert said == ["1", "Old.", "2", "To 3 messages.", "3", "To 5 messages."]
     assert [event.kind for event in await told(conversation)].count("replied") == 3
 

@@ -49,7 +49,7 @@ async def asks(conversation: Conversation) -> str:
 
     async def asking() -> str:
         status = await conversation.status()
-        return next((one.call_id for one in status.waiting if one.reason == "tool_asks"), "")
+        return next((waiting_call.call_id for waiting_call in status.waiting if waiting_call.reason == "tool_asks"), "")
 
     return str(await eventually(asking))
 
@@ -98,7 +98,11 @@ async def test_a_denial_is_handed_to_the_tool_and_an_answer_that_is_an_error_cal
 
 async def waiting_to_answer(conversation: Conversation) -> list[str]:
     async def both() -> list[str]:
-        found = [one.call_id for one in (await conversation.status()).waiting if one.needs == "answer"]
+        found = [
+            waiting_call.call_id
+            for waiting_call in (await conversation.status()).waiting
+            if waiting_call.needs == "answer"
+        ]
         return found if len(found) == 2 else []
 
     return sorted(await eventually(both))
@@ -139,7 +143,9 @@ async def test_a_policy_says_who_may_answer(client: Client, scripted: Scripted) 
         await conversation.answer(call_id, "Monday")
 
         async def refused() -> bool:
-            return any("only the owner answers" in one.why for one in (await conversation.status()).waiting)
+            return any(
+                "only the owner answers" in waiting_call.why for waiting_call in (await conversation.status()).waiting
+            )
 
         await eventually(refused)
         assert await asks(conversation) == call_id, "it still waits for an answer"

@@ -52,7 +52,7 @@ async def test_an_agent_is_asked_with_what_its_type_says(
         assert await conversation.reply() == "Done."
         secret, foreign, first, second = results_of(await conversation.transcript())
         said = [(await client.conversation(f"{conversation.id}.{one}").transcript())[0].text for one in ("c3", "c4")]
-    [offered] = [one["function"] for one in model.requests[0]["tools"]]
+    [offered] = [tool["function"] for tool in model.requests[0]["tools"]]
     assert set(offered["parameters"]["properties"]) == {"text", "to"}
     assert (secret.is_error, "secrets are not translated" in secret.text) == (True, True)
     assert (foreign.is_error, "to: " in foreign.text) == (True, True)

@@ -64,7 +64,7 @@ async def test_a_tool_in_typescript_that_is_killed_in_the_middle_is_taken_over(
     [result] = results_of(await conversation.transcript())
     assert result.text == '{"title":"Alice","pages":10,"by":"second","key":"call:a"}'
     kinds = [type(event) for event in await told(conversation)]
-    assert [one for one in kinds if one in (ToolStarted, ToolLost)] == [ToolStarted, ToolLost, ToolStarted]
+    assert [kind for kind in kinds if kind in (ToolStarted, ToolLost)] == [ToolStarted, ToolLost, ToolStarted]
 
 
 async def test_its_arguments_its_errors_and_its_approvals_are_as_those_of_a_function(
@@ -90,7 +90,7 @@ async def test_its_arguments_its_errors_and_its_approvals_are_as_those_of_a_func
         assert await waiting(conversation) == ("c",)
         await conversation.approve("c")
         assert (await conversation.outcome()).text == "Done."
-    texts = {one.call_id: one.text for one in results_of(await conversation.transcript())}
+    texts = {result.call_id: result.text for result in results_of(await conversation.transcript())}
     assert texts["a"] == "3"
     assert "b: Field required" in texts["b"]
     assert texts["c"] == "RangeError: There is no order 81."
@@ -115,7 +115,7 @@ async def test_nexus_operations_in_typescript_are_tools(client: Client, scripted
         assert await waiting(conversation) == ("a",)
         await conversation.approve("a")
         assert (await conversation.outcome()).text == "Done."
-    texts = {one.call_id: one.text for one in results_of(await conversation.transcript())}
+    texts = {result.call_id: result.text for result in results_of(await conversation.transcript())}
     assert texts["a"] == '{"order":"81","cents":15,"by":"only"}'
     assert "pages: Field required" in texts["b"]
     assert "has left" in texts["c"]

@@ -58,7 +58,7 @@ def conversation_of(client: Client, thread: str) -> Conversation:
 
 
 def words(state: State) -> list[tuple[str, Any]]:
-    return [(one["role"], one.get("content", "")) for one in state["messages"]]
+    return [(message["role"], message.get("content", "")) for message in state["messages"]]
 
 
 def outcome(state: State) -> Any:
@@ -94,7 +94,7 @@ async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversa
         shown.do("send", message={"id": "m2", "content": [{"type": "text", "text": "Fine"}]})
         state = await shown.shows(ended(2), what="and once more")
         assert words(state)[-1] == ("assistant", "And you?")
-    said = [one.text for one in await conversation_of(client, thread).transcript()]
+    said = [message.text for message in await conversation_of(client, thread).transcript()]
     assert said == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
 
 
@@ -122,11 +122,13 @@ async def test_an_interrupt_asks_for_an_approval_and_its_answer_decides(
         shown.do("resume", resume=[{"interruptId": interrupt["id"], **entry}])
         state = await shown.shows(ended(2), what="it goes on")
         assert outcome(state) == "success"
-        [result] = [one for one in state["messages"] if one["role"] == "tool"]
+        [result] = [message for message in state["messages"] if message["role"] == "tool"]
         assert given in result["content"]
         assert [text for role, text in words(state) if role == "assistant"] == ["Let me see.", "Done."]
         [result] = [
-            one for message in await conversation_of(client, thread).transcript() for one in message.tool_results
+            tool_result
+            for message in await conversation_of(client, thread).transcript()
+            for tool_result in message.tool_results
         ]
         assert result.decision
         assert result.decision.by == "ann"
@@ -240,9 +242,9 @@ async def test_tools_that_the_front_end_declares_and_what_it_shows_stay_with_the
             await shown.shows(ended(4), what="it is answered")
     before, after, last = model.requests
     for request in (before, after):
-        offered = {one["function"]["name"]: one["function"]["description"] for one in request["tools"]}
+        offered = {tool["function"]["name"]: tool["function"]["description"] for tool in request["tools"]}
         assert offered == {"look": LOOK["description"], "refund": refund.description}
-    assert [one["function"]["name"] for one in last["tools"]] == ["refund"]
+    assert [tool["function"]["name"] for tool in last["tools"]] == ["refund"]
     assert '- the open order: 81\n- its state: {"cart": ["pen"]}' in before["messages"][-1]["content"]
 
 
@@ -356,7 +358,9 @@ async def test_a_call_of_a_sub_agent_is_an_interrupt_of_the_run(
         shown.do("output", id="o1", toolCallId=look, content='{"animal": "cat"}')
         state = await shown.shows(ended(3), what="it goes on")
         assert words(state)[-1] == ("assistant", "Done.")
-        results = {one["toolCallId"]: one["content"] for one in state["messages"] if one["role"] == "tool"}
+        results = {
+            message["toolCallId"]: message["content"] for message in state["messages"] if message["role"] == "tool"
+        }
     assert results == {interrupt["toolCallId"]: "500 back for 81", look: '{"animal": "cat"}', "h": "I am done."}
 
 

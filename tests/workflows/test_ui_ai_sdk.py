@@ -98,7 +98,7 @@ async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversa
         shown.do("send", message={"text": "Fine"})
         state = await shown.shows(lambda now: is_ready(now) and len(now["messages"]) == 4, what="and once more")
         assert text(state) == "And you?"
-        said = [one.text for one in await client.conversation(f"clerk:ann:{chat}").transcript()]
+        said = [message.text for message in await client.conversation(f"clerk:ann:{chat}").transcript()]
         assert said == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
 
 
@@ -120,7 +120,7 @@ async def test_a_call_is_approved_or_denied_on_the_page(
         assert [part["text"] for part in parts(state, "text")] == ["Let me see.", "Done."]
         [part] = parts(state, "tool-")
         assert part["state"] == ("output-available" if approved else "output-denied")
-        [result] = [one for message in await told(client, chat) for one in message.tool_results]
+        [result] = [tool_result for message in await told(client, chat) for tool_result in message.tool_results]
         assert result.decision
         assert (result.decision.by, result.decision.note) == ("ann", "as agreed")
 
@@ -164,7 +164,7 @@ async def test_a_tool_of_the_page_gives_its_result(client: Client, scripted: Scr
         shown.do("output", tool="look", toolCallId="l", output={"animal": "cat"})
         state = await shown.shows(lambda now: is_ready(now) and text(now) == "A cat.", what="it goes on")
         assert len(state["messages"]) == 2
-        [result] = [one for message in await told(client, chat) for one in message.tool_results]
+        [result] = [tool_result for message in await told(client, chat) for tool_result in message.tool_results]
         assert result.text == '{"animal": "cat"}'
 
 
@@ -331,7 +331,7 @@ async def test_a_call_of_a_sub_agent_is_decided_on_the_page(
                 assert parts(again, "tool-") == parts(state, "tool-")
                 await _decided_below(shown, again, approved)
     child = client.conversation(f"clerk:ann:{chat}.m.h")
-    [result] = [one for message in await child.transcript() for one in message.tool_results]
+    [result] = [tool_result for message in await child.transcript() for tool_result in message.tool_results]
     assert result.decision
     assert (result.decision.by, result.decision.verdict) == ("ann", "approve" if approved else "deny")
 
@@ -379,5 +379,5 @@ async def test_a_tool_of_the_page_is_run_for_a_sub_agent(client: Client, scripte
         shown.do("output", tool="look", toolCallId=part["toolCallId"], output={"animal": "cat"})
         await shown.shows(lambda now: is_ready(now) and text(now) == "Done.", what="it goes on")
     child = client.conversation(f"clerk:ann:{chat}.m.h")
-    [result] = [one for message in await child.transcript() for one in message.tool_results]
+    [result] = [tool_result for message in await child.transcript() for tool_result in message.tool_results]
     assert result.text == '{"animal": "cat"}'

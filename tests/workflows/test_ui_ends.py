@@ -238,19 +238,25 @@ async def test_what_a_page_sends_together_is_checked_together(
             assert (chunks[-1]["type"], why in chunks[-1]["errorText"]) == ("error", True), chunks[-1]
         # The name of a call that waits for a result is no question.
         await says(http, chat, said, {**answer, "parts": [responded(large, approval={"id": "w", "approved": True})]})
-        assert {one.call_id for one in (await conversation.status()).waiting} == {"small", "large", "w"}
+        assert {waiting_call.call_id for waiting_call in (await conversation.status()).waiting} == {
+            "small",
+            "large",
+            "w",
+        }
         # What a browser makes of the long number: it was not changed. The message that comes along is said, too.
         shown = {"order_id": "82", "cents": 2512292042121000000}
         answer = {**answer, "parts": [responded(small), responded(large, input=shown), where]}
         await says(http, chat, said, answer, user("Hurry", "m2"), messageId=answer["id"])
         waiting = (await conversation.status()).waiting
-        assert [one.call_id for one in waiting] == ["w"]
+        assert [waiting_call.call_id for waiting_call in waiting] == ["w"]
         assert [one["id"] for one in (await http.get(f"/chat/{chat}")).json()] == ["m1", answer["id"], "m2"]
         done = {**where, "state": "output-available", "output": "At home"}
         chunks = await says(http, chat, said, {**answer, "parts": [done]})
         assert "Done." in "".join(chunk.get("delta", "") for chunk in chunks)
         results = {
-            result.call_id: result.text for one in await conversation.transcript() for result in one.tool_results
+            result.call_id: result.text
+            for message in await conversation.transcript()
+            for result in message.tool_results
         }
         assert results == {"small": "5 back for 81", "large": f"{LONG} back for 82", "w": "At home"}
 
@@ -291,7 +297,7 @@ async def test_an_ag_ui_client_is_answered_in_its_own_version(
         await eventually(lambda: _is_at(conversation, turn=4), what="it speaks")
         await http.post(f"/ag-ui/{chat}/stop", json={})
         assert (await posting)[-1].get("outcome") == ({"type": "cancelled"} if later else None)
-        results = [result.text for one in await conversation.transcript() for result in one.tool_results]
+        results = [result.text for message in await conversation.transcript() for result in message.tool_results]
         assert [result.split("\n")[-1] for result in results] == [
             "5 back for 81",
             f"{LONG} back for 83",

@@ -139,7 +139,7 @@ SAID = {"id": "m", "role": "user", "content": "Hi"}
         ({"resume": [{"interruptId": "r.1", "status": "cancelled"}]}, 404, "no conversation"),
         ({"messages": [SAID], "tools": [{"name": "a b"}]}, 400, "'a b'"),
         ({"messages": [SAID], "tools": [{"name": "a"}, {"name": "a"}]}, 400, "twice"),
-        ({"messages": [SAID], "tools": [{"name": f"t{one}"} for one in range(101)]}, 400, "at most 100"),
+        ({"messages": [SAID], "tools": [{"name": f"t{number}"} for number in range(101)]}, 400, "at most 100"),
         ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"type": "array"}}]}, 400, "type object"),
         ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"required": [{}]}}]}, 400, "required"),
         ({"messages": [SAID], "context": ["the order"]}, 400, "can't be read"),
@@ -179,7 +179,7 @@ def test_no_two_visitors_meet_in_one_conversation() -> None:
         for name in ("ann", "acme:ann", "acme%3Aann", "", ":")
         for tenant in (None, "", "acme", "acme:ann", "acme%3Aann")
     ]
-    assert len({one.conversation_id("clerk", "chat") for one in visitors}) == len(visitors)
+    assert len({visitor.conversation_id("clerk", "chat") for visitor in visitors}) == len(visitors)
     assert ui.Visitor(name="ann").conversation_id("clerk", "chat") == "clerk:ann:chat"
 
 
@@ -339,7 +339,9 @@ async def test_pictures_and_files_go_both_ways(
         assert first["parts"] == said["parts"]
         assert answer["id"] == told[0]["messageId"] == "reply-1"
         run = {"threadId": chat, "runId": "r", "messages": []}
-        [snapshot] = [one for one in chunks(await http.post("/ag-ui/", json=run)) if one["type"] == "MESSAGES_SNAPSHOT"]
+        [snapshot] = [
+            chunk for chunk in chunks(await http.post("/ag-ui/", json=run)) if chunk["type"] == "MESSAGES_SNAPSHOT"
+        ]
         source = {"type": "data", "value": "aGVsbG8=", "mimeType": "image/png"}
         assert snapshot["messages"][0]["content"][1] == {"type": "image", "source": source}
 
@@ -403,7 +405,7 @@ async def test_who_may_not_decide_may_not_end_a_call_that_waits_by_stopping(
         for signal in ("cancel_turn", "close"):
             handle = client.temporal.get_workflow_handle(conversation.id)
             await handle.signal(signal, {"without_deciding": True})
-        assert [one.call_id for one in (await conversation.status()).waiting] == [call_id]
+        assert [waiting_call.call_id for waiting_call in (await conversation.status()).waiting] == [call_id]
         assert [*(await conversation.by_history()).state.pending] == [call_id]
         assert (await http.post(f"/{door}/{chat}/stop", json={})).status_code == 204
         assert (await conversation.outcome()).status == "cancelled"

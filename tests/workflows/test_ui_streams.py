@@ -119,7 +119,7 @@ async def test_an_answer_that_an_earlier_run_began_is_told_from_its_beginning(
         assert one.text == TEXT
         assert one.told[0] == {"type": "start", "messageId": "reply-1"}
     [snapshot] = [one for one in back.told if one["type"] == "MESSAGES_SNAPSHOT"]
-    assert [one["role"] for one in snapshot["messages"]] == ["user", *["assistant", "tool"] * 4]
+    assert [message["role"] for message in snapshot["messages"]] == ["user", *["assistant", "tool"] * 4]
     assert back.text == TEXT
 
 

@@ -41,7 +41,7 @@ def test_a_worker_does_not_start(shell: Shell) -> None:
 def test_the_doctor_says_what_to_do_once(shell: Shell) -> None:
     shell.environment["TEMPORAL_NAMESPACE"] = "nope"
     done = shell.run("doctor", "--json")
-    wrong = [one for one in json.loads(done.stdout) if one["state"] == "wrong"]
+    wrong = [record for record in json.loads(done.stdout) if record["state"] == "wrong"]
     assert [one["part"] for one in wrong] == ["namespace"]
     assert TOLD in f"{wrong[0]['detail']} {wrong[0]['cure']}"
 

@@ -116,7 +116,7 @@ async def test_what_a_tool_does_to_itself_is_told_to_the_model(
         return {"numbers": itertools.count()}
 
     tools = [give_up, interrupt, endless, endless_later]
-    agent = agent_on(scripted([[call(one.name) for one in tools], "Done."]), tools=tools)
+    agent = agent_on(scripted([[call(tool.name) for tool in tools], "Done."]), tools=tools)
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Go")
         assert (await conversation.outcome()).text == "Done."
@@ -360,10 +360,10 @@ async def test_calls_that_wait_for_a_blocked_loop_run_once_and_nobody_is_asked(
     slow_ones = [made(f"slow_{n}", "read", 0.8) for n in range(4)]
     once_ones = [made(f"pay_{n}", "once", 0.0) for n in range(4)]
     tools = [*slow_ones, *once_ones]
-    agent = agent_on(scripted([[call(one.name) for one in tools], "Done."]), tools=tools)
+    agent = agent_on(scripted([[call(tool.name) for tool in tools], "Done."]), tools=tools)
     async with hosting(client, agent):
         assert (await client.run(agent, "Go")).text == "Done."
-    assert begun == dict.fromkeys((one.name for one in tools), 1)
+    assert begun == dict.fromkeys((tool.name for tool in tools), 1)
     blocked = [record.getMessage() for record in caplog.records if "loop.blocked" in record.getMessage()]
     assert any("slow_" in line and "work, in test_user_code.py:" in line and "to_thread" in line for line in blocked)
 

@@ -41,9 +41,9 @@ async def said(conversation: Conversation, text: str) -> str:
 
 
 async def ended(*conversations: Conversation) -> None:
-    for one in conversations:
-        await one.close()
-        await one.outcome()
+    for conversation in conversations:
+        await conversation.close()
+        await conversation.outcome()
 
 
 async def test_a_conversation_stays_with_the_version_of_its_first_turn(

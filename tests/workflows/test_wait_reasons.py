@@ -191,12 +191,12 @@ async def test_what_may_have_run_stays_in_doubt_whatever_else_is_wrong_with_it(
         asks.append(await next_asked(conversation, asks[-1]))
         await conversation.deny("a", reason="please")
         assert (await conversation.outcome()).text == "Done."
-    assert {one.reason for one in asks} == {"outcome_unknown"}
+    assert {ask.reason for ask in asks} == {"outcome_unknown"}
     unknown = "outcome unknown: pay did not finish within 0:00:00.200000."
     assert asks[0].why == unknown
     assert asks[1].why.startswith(f"{unknown} (the edited arguments do not fit: cents: ")
     assert asks[2].why == f"{unknown} (tester may not decide: not among the approvers)"
-    assert await told(conversation) == [(one.reason, one.why) for one in asks]
+    assert await told(conversation) == [(ask.reason, ask.why) for ask in asks]
 
 
 async def test_yes_does_not_run_again_what_may_have_run(

@@ -185,7 +185,7 @@ async def test_what_a_reply_has_come_to_goes_along_to_the_next_run(
         before = (await conversation.status()).waiting
         for _ in range(2):
             await move_on(conversation)
-        assert {one.call_id: one for one in (await conversation.status()).waiting} == {
+        assert {waiting_call.call_id: waiting_call for waiting_call in (await conversation.status()).waiting} == {
             one.call_id: one for one in before
         }
         assert (await conversation.status()).state == "awaiting_approval"
@@ -198,9 +198,9 @@ async def test_what_a_reply_has_come_to_goes_along_to_the_next_run(
         await conversation.approve("open", {"order_id": "82", "cents": 7})
         assert (await conversation.outcome()).text == "Done."
     results = results_of(await conversation.transcript())
-    assert [one.call_id for one in results] == ["denied", "outside", "page", "refused", "doubt", "open"]
-    assert [one.text for one in results][1:3] == ["rain", "page " * 2000]
-    assert [one.text.rpartition("]\n")[2] for one in results][4:] == ["paid", "7 back for 82"]
+    assert [result.call_id for result in results] == ["denied", "outside", "page", "refused", "doubt", "open"]
+    assert [result.text for result in results][1:3] == ["rain", "page " * 2000]
+    assert [result.text.rpartition("]\n")[2] for result in results][4:] == ["paid", "7 back for 82"]
     assert [key for key, _ in paid] == [paid[0][0]] * 2, "it is the same call, which a person let run again"
     told = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "tool"]
     assert told[2] == "page " * 2000

@@ -194,7 +194,9 @@ async def test_who_may_decide_is_asked_of_the_agent_that_asked(client: Client, s
         await conversation.approve("x")
 
         async def refused() -> bool:
-            return any("only the auditor may" in one.why for one in (await conversation.status()).waiting)
+            return any(
+                "only the auditor may" in waiting_call.why for waiting_call in (await conversation.status()).waiting
+            )
 
         await eventually(refused)
         await conversation.close()

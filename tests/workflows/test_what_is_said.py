@@ -211,7 +211,7 @@ async def test_what_is_said_while_a_conversation_closes_takes_it_up_again(
 
 async def activity_runs(handle: Any, name: str) -> bool:
     pending = (await handle.describe()).raw_description.pending_activities
-    return any(one.activity_type.name == name for one in pending)
+    return any(entry.activity_type.name == name for entry in pending)
 
 
 async def test_what_is_said_while_a_stalled_conversation_closes_is_answered(

@@ -81,7 +81,7 @@ async def test_who_pauses_meanwhile_pauses_what_comes_after(
         assert len(model.requests) == 1
         await conversation.resume()
         assert await conversation.reply() == "As you like."
-        assert [one.text for one in await conversation.transcript()][1:] == [HALF, "Shorter", "As you like."]
+        assert [message.text for message in await conversation.transcript()][1:] == [HALF, "Shorter", "As you like."]
         await conversation.close()
         await conversation.outcome()
 
@@ -94,7 +94,7 @@ async def test_who_closes_meanwhile_ends_it_with_what_was_said(
         await conversation.close()
         slow.may.set()
         assert (await conversation.outcome()).status == "cancelled"
-        assert [one.text for one in await conversation.transcript()] == ["Tell me a story", HALF]
+        assert [message.text for message in await conversation.transcript()] == ["Tell me a story", HALF]
 
 
 async def test_who_writes_and_closes_meanwhile_is_answered_by_nobody(
@@ -107,7 +107,7 @@ async def test_who_writes_and_closes_meanwhile_is_answered_by_nobody(
         await conversation.close()
         slow.may.set()
         outcome = await conversation.outcome()
-        texts = [one.text for one in await conversation.transcript()]
+        texts = [message.text for message in await conversation.transcript()]
     assert (outcome.status, outcome.reason) == ("cancelled", "the conversation was closed before it was answered")
     assert texts[:3] == ["Tell me a story", HALF, "Shorter"]
 

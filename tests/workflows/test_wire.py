@@ -40,7 +40,7 @@ async def temporal(server: DevServer, *arguments: str, check: bool = True) -> st
 
 
 async def start(server: DevServer, client: Client, workflow_id: str, *inputs: Any, check: bool = True) -> str:
-    given = [argument for one in inputs for argument in ("--input", json.dumps(one))]
+    given = [argument for input_ in inputs for argument in ("--input", json.dumps(input_))]
     return await temporal(
         server, "workflow", "start", "--type", "Conversation", "--task-queue", client.task_queue,
         "--workflow-id", workflow_id, *given, check=check,

@@ -286,7 +286,7 @@ LIMITS_LATER: dict[str, Limits] = {
 def _changed(tools: Sequence[Any]) -> list[Any]:
     """A tool is gone, another one has a new signature, and one has a new name."""
     others = {id(look): look_otherwise, id(slow): slowly}
-    return [others.get(id(one), one) for one in tools if one is not note and one is not HELPER]
+    return [others.get(id(tool), tool) for tool in tools if tool is not note and tool is not HELPER]
 
 
 HELPER_LATER = Agent("helper", **{**_OPTIONS["helper"], "tools": _changed(_OPTIONS["helper"]["tools"])})

@@ -53,7 +53,7 @@ class Ledger:
     """Conversations and calls whose tool was begun by a worker, whether or not that lived to see its effect."""
 
     def of(self, conversation_id: str) -> list[Effect]:
-        return [one for one in self.effects if one.conversation_id == conversation_id]
+        return [effect for effect in self.effects if effect.conversation_id == conversation_id]
 
 
 _worker: ContextVar[Any] = ContextVar("worker", default=None)

@@ -384,8 +384,8 @@ class SimulatedMcp:
 
     def _look(self, task: McpTask) -> None:
         run = self.world.temporal.runs[task.call["_meta"]["about"]["activity"][0]]
-        details = (one.details.SerializeToString() for one in run.activities.values())
-        task.known = task.known or any(task.number.encode() in one for one in details)
+        details = (activity.details.SerializeToString() for activity in run.activities.values())
+        task.known = task.known or any(task.number.encode() in detail for detail in details)
 
     def _task(self, params: Json) -> McpTask:
         if task := self._tasks.get(params["taskId"]):

@@ -124,7 +124,9 @@ class SimulatedModel:
         kind, until = self._said_when.get((info.workflow_run_id, info.activity_id, info.attempt - 1), ("", 0.0))
         if server.loop.time() >= until or not worker.alive:
             return
-        known = (one for one in server.runs[info.workflow_run_id].activities.values() if one.worker is worker)
+        known = (
+            activity for activity in server.runs[info.workflow_run_id].activities.values() if activity.worker is worker
+        )
         failed = next((one.last_failure for one in known if one.asked.activity_id == info.activity_id), None)
         if failed and failed.application_failure_info.type == kind:
             early = until - server.loop.time()

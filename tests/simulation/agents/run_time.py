@@ -40,7 +40,7 @@ def told(context: TurnContext) -> str:
 
 def offered(context: TurnContext, tools: Sequence[Any]) -> list[Any]:
     """One tool less in every third turn, and one more in all."""
-    return [*(one for one in tools if context.turn % 3 or one.name != "look"), extra]
+    return [*(tool for tool in tools if context.turn % 3 or tool.name != "look"), extra]
 
 
 @tool(effect="once")

@@ -56,10 +56,10 @@ class Machine:
             return
         journal.killed()
         left = [
-            (one, one.attempt)
+            (activity, activity.attempt)
             for run in self._server.runs.values()
-            for one in run.activities.values()
-            if one.worker is worker
+            for activity in run.activities.values()
+            if activity.worker is worker
         ]
         witnesses = [other for other in self._journals if other.polls]
         for other in self._journals:
@@ -79,7 +79,7 @@ class Machine:
         self, killed: SimulatedWorker, left: list[tuple[Activity, int]], witnesses: list[SimulatedWorker]
     ) -> None:
         """What it ran has been handed back, if another worker of the machine was there all the time."""
-        if not any(one.polls for one in witnesses):
+        if not any(witness.polls for witness in witnesses):
             return
         for activity, attempt in left:
             waits = activity.worker is killed and activity.attempt == attempt and not activity.over

@@ -38,8 +38,8 @@ def main() -> int:
 
 
 def _hunt_bugs(wish: argparse.Namespace, everturn: Sound) -> int:
-    mutants = [one for one in all_patches() if not wish.names or one.name in wish.names]
-    if unknown := set(wish.names) - {one.name for one in mutants}:
+    mutants = [patch for patch in all_patches() if not wish.names or patch.name in wish.names]
+    if unknown := set(wish.names) - {mutant.name for mutant in mutants}:
         print(f"There is no mutant {', '.join(sorted(unknown))}: see tests/simulation/mutants/*.patch", file=sys.stderr)
         return 2
 
@@ -54,7 +54,7 @@ def _hunt_bugs(wish: argparse.Namespace, everturn: Sound) -> int:
 
     results = _results(wish, f"bugs by {wish.by}, {wish.count} worlds of {wish.situation or 'all'}, {wish.anew}")
     before = results.known(mutants)
-    left = [one for one in mutants if one not in [known.mutant for known in before]]
+    left = [mutant for mutant in mutants if mutant not in [known.mutant for known in before]]
     found = results.kept(hunted(left, finders, at_once=wish.at_once, minutes=wish.minutes))
     print(f"{len(mutants)} mutants, {len(before)} of them were run before", flush=True)
     done = [*_printed([*before]), *_printed(_kept(found) if wish.by == "simulation" else found)]
@@ -90,7 +90,7 @@ def _hunt_drawn(wish: argparse.Namespace, everturn: Sound) -> int:
 
     results = _results(wish, f"drawn {wish.drawn} by {wish.seed}, {wish.finders}, {wish.count} worlds")
     before = results.known(mutants)
-    left = [one for one in mutants if one not in [known.mutant for known in before]]
+    left = [mutant for mutant in mutants if mutant not in [known.mutant for known in before]]
     found = results.kept(hunted(left, finders, at_once=wish.at_once, minutes=wish.minutes))
     done = [*_printed([*before]), *_printed(found)]
     for one in done:

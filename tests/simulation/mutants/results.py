@@ -24,7 +24,7 @@ class Results:
         self._kept: dict[str, dict[str, object]] = kept.get(self._of, {})
 
     def known(self, mutants: Sequence[Mutant]) -> list[Hunted]:
-        return [self._hunted(one, self._kept[one.name]) for one in mutants if one.name in self._kept]
+        return [self._hunted(mutant, self._kept[mutant.name]) for mutant in mutants if mutant.name in self._kept]
 
     def kept(self, all_hunted: Iterable[Hunted]) -> Iterator[Hunted]:
         """The same, each written down as it comes."""

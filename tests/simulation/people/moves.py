@@ -301,6 +301,6 @@ async def _say_several(person: Person, conversation: Conversation) -> None:
 async def _list(person: Person) -> None:
     """Somebody looks at a list, whatever the index knows by then."""
     wanted = person.chance.choice((None, "idle", "running", "awaiting_approval", "done"))
-    async for one in person.client.conversations(status=wanted):
-        if wanted not in (None, one.status):
-            person.server.wrong(f"a list of those that are {wanted} has one that is {one.status}")
+    async for conversation in person.client.conversations(status=wanted):
+        if wanted not in (None, conversation.status):
+            person.server.wrong(f"a list of those that are {wanted} has one that is {conversation.status}")

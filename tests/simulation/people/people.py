@@ -236,7 +236,9 @@ class Person:
                     await self._decide_below(conversation, waiting, status.waiting)
             if self.below and status.agents:
                 await self._see_what_waits_below(conversation, status.agents[0])
-            status = status.model_copy(update={"waiting": tuple(one for one in status.waiting if not one.path)})
+            status = status.model_copy(
+                update={"waiting": tuple(waiting_call for waiting_call in status.waiting if not waiting_call.path)}
+            )
             now = (status.state, status.turn, len(status.waiting), bool(status.agents))
             seconds = min(2 * seconds, LONGEST_LOOK) if now == before else self.character.seconds
             before = now

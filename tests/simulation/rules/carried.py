@@ -140,7 +140,7 @@ class _Account:
             unknown = carry.cost_usd is None or self.cost_usd is None
             if carry.cost_usd != self.cost_usd if unknown else abs(carry.cost_usd - self.cost_usd) > CENT:  # type: ignore[operator]
                 yield f"it cost {carry.cost_usd}, not {self.cost_usd}"
-        lost = self.message_ids - {known_id(one) for one in carry.message_ids}
+        lost = self.message_ids - {known_id(message_id) for message_id in carry.message_ids}
         if lost and len(self.message_ids | self.perhaps) <= getattr(*CONSTANTS["remembered_ids"]):
             yield f"the messages {sorted(lost)} are not among those that were taken"
         if self.begun is not None and not self.closed:

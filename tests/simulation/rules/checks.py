@@ -182,7 +182,9 @@ class Checks:
         """What lists and queries say is what it is."""
         status = run.attributes.indexed_fields.get(names.EVERTURN_STATUS)
         known = holder.state.facts is not None and holder.state.facts.indexed
-        known = known and not any(one.name == names.EXTEND_PREFIX for one in run.activities.values())  # it moves on
+        known = known and not any(
+            activity.name == names.EXTEND_PREFIX for activity in run.activities.values()
+        )  # it moves on
         if status is not None and known and not run.next_run_id and json.loads(status.data) != _listed(holder):
             self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
         if status is not None and known and not run.next_run_id:
@@ -225,7 +227,7 @@ class Checks:
             "agent": told.agent,
             "turn": told.turn,
             "usage": told.usage.model_dump(mode="json"),
-            "waiting": [one.call_id for one in told.waiting],
+            "waiting": [waiting_call.call_id for waiting_call in told.waiting],
             "policy": len(told.policy),
             **({"cause": told.cause} if state.stall else {}),
         }
@@ -445,7 +447,9 @@ class Checks:
 
 def _said(messages: Sequence[Message]) -> list[tuple[str, str, list[str]]]:
     """Whether a message is cut does not matter here."""
-    return [(one.role, one.text[:20], [result.call_id for result in one.tool_results]) for one in messages]
+    return [
+        (message.role, message.text[:20], [result.call_id for result in message.tool_results]) for message in messages
+    ]
 
 
 def _is_a_part(page: list[Any], read: list[Any], state: State) -> bool:

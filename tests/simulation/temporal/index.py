@@ -81,7 +81,7 @@ class Index:
 
     def find(self, query: str) -> list[WorkflowExecutionInfo]:
         """Newest first."""
-        return [one.info for one in reversed(self._entries.values()) if one.fits(query)]
+        return [entry.info for entry in reversed(self._entries.values()) if entry.fits(query)]
 
     def _changed(self, run: Run) -> None:
         self._changes += 1

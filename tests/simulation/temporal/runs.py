@@ -154,6 +154,6 @@ class Run:
 
     def _tell(self) -> None:
         watchers, self._watchers = self._watchers, []
-        for one in watchers:
-            if not one.done():
-                one.set_result(None)
+        for watcher in watchers:
+            if not watcher.done():
+                watcher.set_result(None)

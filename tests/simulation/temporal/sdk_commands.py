@@ -165,9 +165,9 @@ class Commands:
 
     def _unsent(self, event: str, key: str) -> bool:
         """Takes back a command of this very task, if it is there."""
-        for one in self.outgoing:
-            if one.event == event and one.key == key:
-                self.outgoing.remove(one)
+        for message in self.outgoing:
+            if message.event == event and message.key == key:
+                self.outgoing.remove(message)
                 return True
         return False
 

@@ -91,8 +91,8 @@ class CachedRun(Commands):
 
     def finished(self) -> list[Command]:
         """The commands of the task, which the server makes events of."""
-        sent = [one for one in self.outgoing if one.event not in CLOSING.values()]
-        sent += [one for one in self.outgoing if one.event in CLOSING.values()][:1]
+        sent = [message for message in self.outgoing if message.event not in CLOSING.values()]
+        sent += [message for message in self.outgoing if message.event in CLOSING.values()][:1]
         self._expected.extend(sent)
         return sent
 

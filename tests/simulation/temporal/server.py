@@ -200,7 +200,7 @@ class Server(Dispatch):
     def admit(self, run: Run, update: Update) -> Update:
         if known := run.updates.get(update.id):
             return known
-        under_way = sum(not one.done.done() for one in run.updates.values())
+        under_way = sum(not update.done.done() for update in run.updates.values())
         if under_way >= 10:
             raise RPCError("limit on number of concurrent in-flight updates", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
         if len(run.updates) >= 2_000:

@@ -45,7 +45,7 @@ def complete(
         return False
     for update_id, why in rejected:
         _answer(run.updates[update_id], Outcome(failure=why))
-    if any(one.event in CLOSED for one in commands) and run.buffered:
+    if any(command.event in CLOSED for command in commands) and run.buffered:
         server.count("ends that came too early")
         server.task_failed(run, task, UNHANDLED)
         return False
