@@ -7,7 +7,7 @@ import atexit
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextvars import Context, copy_context
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -74,8 +74,16 @@ class BackgroundLoop:
         self._loop.call_soon_threadsafe(_begin_task, coroutine, copy_context(), result, tasks)
         try:
             while not wait([result], timeout=_LOOK_SECONDS).done:
-                pass
+                if not self._thread.is_alive():  # it has begun too late to be cancelled with the others
+                    raise CancelledError
             return result.result()
+        except CancelledError:
+            if self._users:
+                raise
+            raise InvalidSetting(
+                "This sync client was closed in another thread, while this one waited for an answer.",
+                cure="Close it once all threads are done with it. Conversations go on without it.",
+            ) from None
         except BaseException:
             if not result.done():  # Ctrl-C, or another exception that a signal's handler has raised
                 self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
@@ -155,6 +163,7 @@ def _begin_task(
 def _settle_result(task: asyncio.Task[R], result: Future[R]) -> None:
     if task.cancelled():
         result.cancel()
+        result.set_running_or_notify_cancel()  # who waits for it is not woken before
     elif error := task.exception():
         result.set_exception(error)
     else:

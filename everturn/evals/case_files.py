@@ -28,6 +28,8 @@ MAX_FILE_NAME_CHARS: Final = 80
 
 LINE_CHARS: Final = 120
 
+RESTORE: Final = "Restore it from git; or delete it, and export it again."
+
 
 def file_name(conversation_id: str) -> str:
     """The same for the same conversation, and for no other, on file systems that don't tell A from a, too."""
@@ -58,7 +60,7 @@ def read_case_file(file: Path) -> list[RecordedCase]:
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidFile(f"{file} is not YAML: {error}.", cure="Restore it from git, or export it again.") from None
+        raise InvalidFile(f"{file} is not YAML: {error}.", cure=RESTORE) from None
     if not isinstance(content, dict) or not isinstance(content.get("cases"), list):
         raise InvalidFile(f"{file} has no cases.", cure="Leave only files of `everturn cases` in the folder.")
     if odd := place_of_odd_number(content["cases"]):
@@ -67,7 +69,8 @@ def read_case_file(file: Path) -> list[RecordedCase]:
         return [RecordedCase.model_validate(case) for case in content["cases"]]
     except ValidationError as error:
         raise InvalidFile(
-            f"{file} is not a file of cases: {explain(error)}.", cure="Restore it from git, or export it again."
+            f"{file} is not a file of cases: {explain(error)}.",
+            cure=RESTORE,
         ) from None
 
 
@@ -85,7 +88,9 @@ def _write_changed(folder: Path, by_conversation: dict[str, list[RecordedCase]])
         file = folder / file_name(conversation_id)
         text = as_yaml(conversation_id, _with_own_evaluators(file, cases))
         if not file.exists() or file.read_text(encoding="utf-8") != text:
-            file.write_text(text, encoding="utf-8")
+            part = file.with_name(f".{file.name}.part")  # a file that is half written would stop the next export
+            part.write_text(text, encoding="utf-8")
+            part.replace(file)
             yield file
 
 

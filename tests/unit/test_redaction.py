@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from everturn.errors import InvalidFile, Refused
 from everturn.evals import PATTERNS, CaseCall, CaseInputs, CaseStep, RecordedCase, redact_case
 from everturn.evals.case_files import as_yaml, read_cases, write_cases
+from everturn.evals.cases import CaseFacts
 from everturn.evals.redaction import make_redactor
 
 EVERYTHING = make_redactor(PATTERNS)
@@ -64,6 +66,19 @@ def test_odd_texts_come_back_from_the_file_as_they_were(tmp_path: Path) -> None:
     half = case.model_copy(update={"inputs": CaseInputs(conversation="half", agent="\ud800", transcript=())})
     write_cases(tmp_path, [half])
     assert [read.inputs.agent for read in read_cases(tmp_path / "half.yaml")] == ["\ufffd"]
+
+
+def test_a_full_disk_leaves_a_file_that_the_next_export_can_read(tmp_path: Path) -> None:
+    case = RecordedCase(name="full", inputs=CaseInputs(conversation="full", agent="clerk", transcript=()))
+    [file] = write_cases(tmp_path, [case])
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size // 2, most[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_cases(tmp_path, [case.model_copy(update={"metadata": CaseFacts(labels=("denied",))})])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert read_cases(tmp_path) == [case]
 
 
 @pytest.mark.parametrize("number", [".nan", "-.inf", "1.0e+999"])

@@ -228,6 +228,28 @@ async def test_a_call_that_would_wait_for_itself_is_refused(server: DevServer) -
     await asyncio.to_thread(use)
 
 
+def test_who_waits_while_another_thread_closes_the_client_is_told_so() -> None:
+    loop = BackgroundLoop.acquire()
+    has_begun = threading.Event()
+    problems: list[InvalidSetting] = []
+
+    async def wait_for_ever() -> None:
+        has_begun.set()
+        await asyncio.Event().wait()
+
+    def wait_for_answer() -> None:
+        with pytest.raises(InvalidSetting, match="closed in another thread") as refused:
+            loop.run(wait_for_ever())
+        problems.append(refused.value)
+
+    thread = threading.Thread(target=wait_for_answer, daemon=True)
+    thread.start()
+    has_begun.wait()
+    loop.release()
+    thread.join(20)
+    assert problems
+
+
 def test_a_server_that_is_not_there_leaves_no_thread() -> None:
     from everturn.errors import Unreachable
 
