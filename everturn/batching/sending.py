@@ -23,12 +23,14 @@ from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
 from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import CREATING, Batch, BatchLine, BatchNotice, SentBatch
+from everturn.batching.turns import collector_id
 from everturn.errors import FAULTS, EverturnError, KeyMissing, ProviderError
 from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
 from everturn.lost_workers.poison_calls import details_left, leave_details, leave_for_certain
+from everturn.models import Model
 from everturn.system.bounded_concurrency import in_order
 from everturn.temporal.temporal_errors import not_found
 from everturn.text.iso_times import iso_time_at
@@ -236,7 +238,26 @@ class BatchSending:
 def _api_of(agent: Agent, batch: Batch) -> BatchApi:
     from everturn.providers.batching.turns import batches_of
 
-    return batches_of(model_named(agent, batch.model))
+    return batches_of(_model_of(agent, batch))
+
+
+def _model_of(agent: Agent, batch: Batch) -> Model:
+    """The model that the batch is for. If a deploy has given the agent another one since, the address and the key are
+    those of the one that leads to the batch's collector."""
+    known = model_named(agent, batch.model)
+    others = (
+        model.model_copy(update={"name": batch.model})
+        for model in (agent.model, *agent.fallback_models)
+        if model.provider == known.provider
+    )
+    return next((model for model in (known, *others) if _leads_to_collector(model, batch)), known)
+
+
+def _leads_to_collector(model: Model, batch: Batch) -> bool:
+    try:
+        return collector_id(model, activity.info().task_queue) == batch.lines[0].turn.collector
+    except EverturnError:  # this worker lacks its key
+        return False
 
 
 def _fitting(ready: Sequence[_RequestLine]) -> list[_RequestLine]:
