@@ -63,7 +63,7 @@ def load_row(name: str) -> Any:
         )
     try:
         added = points[0].load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a package that ends the process would end the worker
         package = package_of(points[0])
         problem = f"{type(error).__name__}: {error!s:.300}"
         raise InvalidModel(

@@ -129,8 +129,20 @@ def point(name: str, value: str) -> EntryPoint:
     return EntryPoint(name=name, value=f"{__name__}:{value}", group=GROUP)
 
 
+def __getattr__(name: str) -> object:
+    """As a package that ends the process of whoever imports it."""
+    if name == "UNLICENSED":
+        sys.exit("no licence")
+    raise AttributeError(name)
+
+
 def test_what_is_wrong_with_a_package_is_said_when_its_provider_is_used(added: list[EntryPoint]) -> None:
-    added += [point("good", "GOOD"), point("broken", "BROKEN"), point("lost", "NOWHERE")]
+    added += [
+        point("good", "GOOD"),
+        point("broken", "BROKEN"),
+        point("lost", "NOWHERE"),
+        point("unlicensed", "UNLICENSED"),
+    ]
     added += [point("twice", "GOOD"), point("twice", "BROKEN"), point("openai", "GOOD")]
     assert row_of("good") is GOOD
     assert row_of("openai") is not GOOD, "ours can't be taken"
@@ -138,6 +150,7 @@ def test_what_is_wrong_with_a_package_is_said_when_its_provider_is_used(added: l
     for name, problem in {
         "broken": "not a Row",
         "lost": "can't be loaded: AttributeError",
+        "unlicensed": "can't be loaded: SystemExit: no licence",
         "twice": "Several packages",
     }.items():
         with pytest.raises(InvalidModel, match=problem):
