@@ -104,7 +104,17 @@ def _valid_required(given: Any) -> Any:
         return [given]
     if not isinstance(given, list):
         return None
-    return _given_if_same(given, [*dict.fromkeys(name for name in given if isinstance(name, str))])
+    if not all(isinstance(name, str) for name in given):
+        return given  # it is refused, with its place
+    return _given_if_same(given, [*dict.fromkeys(given)])
+
+
+def _valid_dependent_required(given: Any) -> Any:
+    """Lists of names, by name."""
+    if not isinstance(given, Mapping):
+        return None
+    valid = {name: _valid_required(names) for name, names in given.items()}
+    return _given_if_same(given, {name: names for name, names in valid.items() if names is not None})
 
 
 def _valid_enum(given: Any) -> Any:
@@ -146,6 +156,7 @@ _MENDED: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(_SINGLE, _one_schema),
     "type": valid_type,
     "required": _valid_required,
+    "dependentRequired": _valid_dependent_required,
     "enum": _valid_enum,
     "examples": _valid_examples,
 }

@@ -35,9 +35,9 @@ async def test_a_header_that_none_can_be_is_said(client: Client, scripted: Scrip
 
 
 async def test_a_request_that_can_not_be_written_stalls(client: Client, scripted: Scripted) -> None:
-    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": 5}
     model = Model("openai:demo", base_url=scripted(["Hello."]).base_url)
-    agent = Agent("clerk", model=model, tools=[{"name": "lookup", "parameters": schema, "strict": True}])
+    half_a_character = {"type": "object", "properties": {"\ud800": {}}}
+    agent = Agent("clerk", model=model, tools=[{"name": "lookup", "parameters": half_a_character, "strict": True}])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         assert "The model could not be asked" in await cause_of_the_stall(conversation)
