@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -82,7 +83,12 @@ async def test_a_call_is_approved_in_the_web_ui_and_the_conversation_goes_on(
 
 async def _reads(page: Page, *story: str) -> None:
     for text in story:
-        await expect(page.get_by_text(text).first).to_be_visible()
+        line = page.get_by_text(text).first
+        with suppress(AssertionError):
+            await expect(line).to_be_visible(timeout=30_000)
+            continue
+        await page.reload()  # Temporal's page may miss an event that came while it was loaded
+        await expect(line).to_be_visible()
 
 
 async def _blocks(body: Any) -> list[str]:
