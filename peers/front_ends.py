@@ -227,7 +227,9 @@ async def ai_sdk(bench: Bench, address: str, packages: tuple[str, ...]) -> None:
         shown = await page("talk")
         assert shown["error"] == "", shown["error"]
         assert [part["text"] for part in shown["messages"][1]["parts"] if part["type"] == "text"] == ["Good morning!"]
-        assert [message["id"] for message in shown["messages"]] == [one["id"] for one in shown["loaded"]], "ids differ"
+        assert [message["id"] for message in shown["messages"]] == [message["id"] for message in shown["loaded"]], (
+            "ids differ"
+        )
         assert shown["messages"][1]["metadata"]["usage"]["totalTokens"] > 0
     with bench.check(peer, version, "a tool's picture"):
         shown = await page("picture")

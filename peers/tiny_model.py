@@ -98,8 +98,8 @@ def letters() -> dict[int, str]:
 def vocabulary() -> list[str]:
     """By token: the bytes, the pieces, and the marks."""
     by_byte = letters()
-    said = dict.fromkeys(piece for way in (*WAYS, *LEADS) for piece in way[1:])
-    return [*by_byte.values(), *("".join(by_byte[byte] for byte in piece.encode()) for piece in said), *MARKS]
+    pieces = dict.fromkeys(piece for way in (*WAYS, *LEADS) for piece in way[1:])
+    return [*by_byte.values(), *("".join(by_byte[byte] for byte in piece.encode()) for piece in pieces), *MARKS]
 
 
 def write_tokenizer(folder: Path) -> None:

@@ -41,12 +41,12 @@ def translator(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
 
 
 def flight_or_seat(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
-    said = str([message["content"] for message in messages if message["role"] == "user"][-1])
-    if "Lisbon" in said:
+    question = str([message["content"] for message in messages if message["role"] == "user"][-1])
+    if "Lisbon" in question:
         if messages[-1]["role"] == "tool":
             return f'{{"result": {messages[-1]["content"]}}}'
         return call("flight_search", {"origin": "Berlin", "destination": "Lisbon"})
-    return '{"result": {"row": 1, "seat": "A"}}' if "window" in said else '{"result": {"reason": "from where?"}}'
+    return '{"result": {"row": 1, "seat": "A"}}' if "window" in question else '{"result": {"reason": "from where?"}}'
 
 
 def strict_judge(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:

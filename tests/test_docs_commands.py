@@ -105,9 +105,9 @@ def _temporal_options(path: tuple[str, ...]) -> set[str]:
 
 @functools.cache
 def _temporal_help(path: tuple[str, ...]) -> str:
-    shown = subprocess.run([TEMPORAL, *path, "--help"], capture_output=True, text=True, check=True).stdout
-    assert f"temporal {' '.join(path)} [" in shown
-    return shown
+    help_text = subprocess.run([TEMPORAL, *path, "--help"], capture_output=True, text=True, check=True).stdout
+    assert f"temporal {' '.join(path)} [" in help_text
+    return help_text
 
 
 def _required_by_temporal(path: tuple[str, ...]) -> set[str]:

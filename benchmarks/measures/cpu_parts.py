@@ -1,8 +1,9 @@
 """Where the CPU of a short turn goes in a worker, part by part: everturn beside the floor with the same HTTP hop.
 
 py-spy looks at both workers 250 times a second while each holds its conversations in turn, and counts who has Python's
-lock. What Temporal's core does beside it, in threads of its own, is in the total and in no part. It has to be allowed
-to look at other processes: root, or `kernel.yama.ptrace_scope` 0.
+lock, also if the machine has put that thread aside. What Temporal's core does in threads of its own is in the total and
+in no part. It has to be allowed to look at other processes: root, or `kernel.yama.ptrace_scope` 0. So it is run by its
+name alone, and not with all the others.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import re
 import signal
 import subprocess
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -73,9 +74,9 @@ OTHER, TOTAL = "the rest", "in all, with Temporal's core"
 
 
 async def measure(rig: Rig, plan: Plan) -> Measured:
+    await asyncio.to_thread(peers.make)  # py-spy is in their environment
     rounds = plan.rounds * ROUNDS_FOR_EACH
-    cpu_ms: Counter[str] = Counter()
-    looks: dict[str, Counter[str]] = {}
+    cpu_ms: defaultdict[str, float] = defaultdict(float)
     async with AsyncExitStack() as stack:
         workers = [await stack.enter_async_context(rig.worker(contestant)) for contestant in CONTESTANTS]
         for number in range(WARM_UPS):
@@ -87,22 +88,22 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
                 for worker in workers[:: 1 if number % 2 else -1]:
                     sample = await one_conversation(rig, worker, number, turns=plan.turns)
                     cpu_ms[worker.contestant.name] += sample.worker_cpu_ms / rounds
-        looks = {worker.contestant.name: _count_looks(path) for worker, path in zip(workers, stacks, strict=True)}
     look_ms = 1000 / LOOKS_A_SECOND / (rounds * plan.turns)
-    rows = {part.name: {**_cells(looks, part.name, look_ms), "buys": part.buys} for part in PARTS}
-    rows[OTHER] = {**_cells(looks, OTHER, look_ms), "buys": ""}
-    rows[TOTAL] = {"floor_http": cpu_ms["floor_http"], "everturn": cpu_ms["everturn"], "buys": ""}
-    for row in rows.values():
-        row["more"] = row["everturn"] - row["floor_http"]
+    parts = [_ms_by_part(path, look_ms) for path in stacks]
+    rows = {part.name: _row(*(ms[part.name] for ms in parts), buys=part.buys) for part in PARTS}
+    rows[OTHER] = _row(*(ms[OTHER] for ms in parts))
+    rows[TOTAL] = _row(*(cpu_ms[contestant.name] for contestant in CONTESTANTS))
     columns = [
-        Column("floor_http", "floor_http, ms", ".2f", better=None),
-        Column("everturn", "everturn, ms", ".2f", better=None),
+        *(Column(contestant.name, f"{contestant.name}, ms", ".2f", better=None) for contestant in CONTESTANTS),
         Column("more", "more, ms", "+.2f", better=None),
         Column("buys", "what it buys", "s", better=None),
     ]
-    return Measured(
-        f"The CPU of a short turn, by its parts ({rounds} conversations of {plan.turns} turns)", columns, rows
-    )
+    title = f"The CPU of a short turn, by its parts ({rounds} conversations of {plan.turns} turns)"
+    return Measured(title, columns, rows)
+
+
+def _row(floor_ms: float, own_ms: float, *, buys: str = "") -> dict[str, float | str]:
+    return {FLOOR_HTTP.name: floor_ms, EVERTURN.name: own_ms, "more": own_ms - floor_ms, "buys": buys}
 
 
 @asynccontextmanager
@@ -124,17 +125,14 @@ async def _stacks_of(worker: Worker) -> AsyncIterator[Path]:
         )
 
 
-def _count_looks(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
+def _ms_by_part(path: Path, look_ms: float) -> defaultdict[str, float]:
+    """Of a turn."""
+    ms: defaultdict[str, float] = defaultdict(float)
     for line in path.read_text().splitlines():
-        frames, _, seen = line.rpartition(" ")
-        counts[part_of(frames)] += int(seen)
-    return counts
+        frames, _, looks = line.rpartition(" ")
+        ms[_part_of(frames)] += int(looks) * look_ms
+    return ms
 
 
-def part_of(frames: str) -> str:
+def _part_of(frames: str) -> str:
     return next((part.name for part in PARTS if re.search(part.frames, frames)), OTHER)
-
-
-def _cells(looks: dict[str, Counter[str]], part: str, look_ms: float) -> dict[str, float]:
-    return {name: counts[part] * look_ms for name, counts in looks.items()}

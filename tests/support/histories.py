@@ -57,8 +57,8 @@ async def _listed(client: Client, conversation_id: str = "") -> list[WorkflowExe
     await client.temporal.start_workflow("Mark", id=mark, task_queue="nobody", execution_timeout=timedelta(seconds=1))
 
     async def up_to_the_mark() -> list[WorkflowExecution]:
-        found = [workflow async for workflow in client.temporal.list_workflows(f"{among} OR WorkflowId = '{mark}'")]
-        return found if any(one.id == mark for one in found) else []
+        workflows = [workflow async for workflow in client.temporal.list_workflows(f"{among} OR WorkflowId = '{mark}'")]
+        return workflows if any(one.id == mark for one in workflows) else []
 
     listed: list[WorkflowExecution] = await eventually(up_to_the_mark, what="the server lists what was begun")
     return [one for one in listed if one.workflow_type == names.CONVERSATION]

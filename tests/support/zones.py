@@ -59,5 +59,5 @@ def _has_one(time: ast.expr, asked: str) -> bool:
 
 
 def _given(call: ast.Call, place: int, names: tuple[str, ...]) -> bool:
-    found = [keyword.value for keyword in call.keywords if keyword.arg in names] + call.args[place : place + 1]
-    return any(not (isinstance(one, ast.Constant) and one.value is None) for one in found)
+    values = [keyword.value for keyword in call.keywords if keyword.arg in names] + call.args[place : place + 1]
+    return any(not (isinstance(one, ast.Constant) and one.value is None) for one in values)

@@ -26,7 +26,7 @@ async def test_no_more_run_than_there_are_places_and_all_are_done() -> None:
         running -= 1
         return 2 * number
 
-    done = [one async for one in at_once(numbers(20), double, max_running=3)]
+    done = [doubled async for doubled in at_once(numbers(20), double, max_running=3)]
     assert sorted(done) == [2 * number for number in range(20)]
     assert most == 3
 
@@ -46,7 +46,7 @@ async def test_a_failure_ends_it_all_and_leaves_nothing_running() -> None:
             ended.append(number)
 
     with pytest.raises(ValueError, match="no"):
-        [one async for one in at_once(numbers(9), fails, max_running=3)]
+        [doubled async for doubled in at_once(numbers(9), fails, max_running=3)]
     assert sorted(begun) == sorted(ended) == [0, 1, 2]
 
 

@@ -24,44 +24,44 @@ def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **b
 
 
 @pytest.fixture
-async def said() -> HeartbeatText:
+async def heartbeat_text() -> HeartbeatText:
     return speaking(asyncio.get_running_loop())
 
 
-async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(said: HeartbeatText) -> None:
+async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(heartbeat_text: HeartbeatText) -> None:
     for kind, text in (("thinking", "a"), ("thinking", "b"), ("text", "c"), ("text", "d"), ("thinking", "e")):
-        said.take_delta(Delta(kind, text))  # type: ignore[arg-type]
+        heartbeat_text.take_delta(Delta(kind, text))  # type: ignore[arg-type]
     expected = (("thinking", "ab"), ("text", "cd"), ("thinking", "e"))
-    assert said.next_streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
+    assert heartbeat_text.next_streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
 
 
-async def test_who_has_said_nothing_beats_as_ever(said: HeartbeatText) -> None:
-    assert said.next_streamed() is None
-    assert said._beat.details == ()
+async def test_who_has_said_nothing_beats_as_ever(heartbeat_text: HeartbeatText) -> None:
+    assert heartbeat_text.next_streamed() is None
+    assert heartbeat_text._beat.details == ()
 
 
 async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
-    said = speaking(asyncio.get_running_loop(), recent_bytes=20, max_bytes=44)
+    heartbeat_text = speaking(asyncio.get_running_loop(), recent_bytes=20, max_bytes=44)
     for text in ("one two ", "three four "):
-        said.take_delta(Delta("thinking", "?"))
-        said.take_delta(Delta("text", text))
-    whole = said.next_streamed()
+        heartbeat_text.take_delta(Delta("thinking", "?"))
+        heartbeat_text.take_delta(Delta("text", text))
+    whole = heartbeat_text.next_streamed()
     assert whole is not None
     assert (whole.at, whole.pieces) == (9, (("thinking", "?"), ("text", "three four ")))
-    recent = said.next_streamed()
+    recent = heartbeat_text.next_streamed()
     assert recent is not None
     assert (recent.at, recent.pieces) == (14, (("text", "e four "),))
-    assert said._pieces == list(whole.pieces), "what no beat can hold any more is forgotten"
+    assert heartbeat_text._pieces == list(whole.pieces), "what no beat can hold any more is forgotten"
 
 
 @pytest.mark.parametrize("letter", ["x", "\x00", "語", "🔥", '"'])
 async def test_a_beat_is_measured_in_bytes_as_written(letter: str) -> None:
-    said, chars = speaking(asyncio.get_running_loop()), 0
+    heartbeat_text, chars = speaking(asyncio.get_running_loop()), 0
     for number in range(100):
-        said.take_delta(Delta("text", letter * (number * 20)))
-        said.take_delta(Delta("thinking", "why " + letter))
+        heartbeat_text.take_delta(Delta("text", letter * (number * 20)))
+        heartbeat_text.take_delta(Delta("thinking", "why " + letter))
         chars += number * 20 + 5
-    whole, recent = said.next_streamed(), said.next_streamed()
+    whole, recent = heartbeat_text.next_streamed(), heartbeat_text.next_streamed()
     assert whole is not None
     assert recent is not None
     for beat, most in ((whole, MAX_STREAMED_BYTES), (recent, RECENT_BYTES)):
@@ -79,7 +79,7 @@ async def test_a_beat_is_measured_in_bytes_as_written(letter: str) -> None:
 def test_the_end_of_what_was_said_is_as_long_as_fits(pieces: list[Any], room: int) -> None:
     at, kept = last_bytes(pieces, room, 7)
     assert not kept or size_of(kept) <= room
-    whole, end = ("".join(text for _, text in one) for one in (pieces, kept))
+    whole, end = ("".join(text for _, text in texts) for texts in (pieces, kept))
     assert whole.endswith(end)
     assert at == 7 + len(whole) - len(end)
     if size_of(pieces) <= room:

@@ -112,9 +112,11 @@ def test_what_is_changed_in_place_is_a_change_and_nothing_else_sees_it() -> None
 
 @pytest.mark.parametrize("before", [CALL, REPLY], ids=["call", "reply"])
 def test_true_in_the_place_of_1_is_a_change(before: Any) -> None:
-    one, true = (_with(CALL, arguments={"cents": value}) for value in (1, True))
+    with_one, with_true = (_with(CALL, arguments={"cents": value}) for value in (1, True))
     if before is REPLY:
-        one, true = (_with(REPLY, message=_with(REPLY.message, parts=(call,))) for call in (one, true))
-    assert one == true, "Python's 1 equals True"
-    assert not same_record(of(true, before=one), one)
-    assert same_record(of(one, before=one), one)
+        with_one, with_true = (
+            _with(REPLY, message=_with(REPLY.message, parts=(call,))) for call in (with_one, with_true)
+        )
+    assert with_one == with_true, "Python's 1 equals True"
+    assert not same_record(of(with_true, before=with_one), with_one)
+    assert same_record(of(with_one, before=with_one), with_one)

@@ -77,19 +77,19 @@ def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="message"), attr=attr)) if attr in APART:
-                found = True  # what an error says, taken apart
+                is_shown = True  # what an error says, taken apart
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[given, *_]) if attr in CUTTING:
-                found = is_only_shown(value) or (is_prose(value) and is_words(given))
+                is_shown = is_only_shown(value) or (is_prose(value) and is_words(given))
             case ast.Call(func=ast.Attribute(attr=attr), args=arguments) if attr in MATCHING:
-                found = any(is_prose(argument) and not isinstance(argument, ast.Name) for argument in arguments)
+                is_shown = any(is_prose(argument) and not isinstance(argument, ast.Name) for argument in arguments)
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
-                found = is_words(left) and is_prose(right)
+                is_shown = is_words(left) and is_prose(right)
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
                 sentence = isinstance(right, ast.Constant) and " " in str(right.value)
-                found = is_only_shown(left) or is_only_shown(right) or (sentence and is_prose(left))
+                is_shown = is_only_shown(left) or is_only_shown(right) or (sentence and is_prose(left))
             case _:
-                found = False
-        if found:
+                is_shown = False
+        if is_shown:
             yield node.lineno  # type: ignore[attr-defined]
 
 

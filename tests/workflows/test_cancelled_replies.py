@@ -101,8 +101,8 @@ async def test_what_was_seen_stays_and_goes_to_the_model_with_the_next_turn(
         await conversation.close()
         outcome = await conversation.outcome()
     assert (user.text, cut, asked.text, answer.text) == ("Tell me a story", CUT, "Shorter", "As you like.")
-    said = [(message["role"], message["content"]) for message in model.requests[1]["messages"]]
-    assert said == [("user", "Tell me a story"), ("assistant", HALF + CUT_SHORT), ("user", "Shorter")]
+    messages = [(message["role"], message["content"]) for message in model.requests[1]["messages"]]
+    assert messages == [("user", "Tell me a story"), ("assistant", HALF + CUT_SHORT), ("user", "Shorter")]
     assert outcome.turns == 2
 
 
@@ -198,8 +198,8 @@ async def test_a_bare_signal_keeps_what_was_said(
     assert (outcome.text, outcome.turns) == ("As you like.", 2)
     assert [event.message for event in told if event.kind == "replied"] == [CUT]
     assert not any(event.final for event in told if event.kind == "replied")
-    said = [(message["role"], message["content"]) for message in model.requests[1]["messages"]]
-    assert said == [("user", "Tell me a story"), ("assistant", HALF + CUT_SHORT), ("user", "Shorter")]
+    messages = [(message["role"], message["content"]) for message in model.requests[1]["messages"]]
+    assert messages == [("user", "Tell me a story"), ("assistant", HALF + CUT_SHORT), ("user", "Shorter")]
 
 
 async def test_a_bare_signal_keeps_what_a_killed_worker_said(

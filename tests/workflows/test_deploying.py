@@ -82,9 +82,9 @@ async def test_what_a_running_conversation_sees_of_a_new_version(
     bodies: dict[str, list[dict[str, Any]]] = {}
 
     def reply(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
-        said = next(str(message["content"]) for message in reversed(messages) if message["role"] == "user")
-        bodies.setdefault(said, []).append(body)
-        return call("sign") if said == "Sign" and messages[-1]["role"] == "user" else "Done."
+        question = next(str(message["content"]) for message in reversed(messages) if message["role"] == "user")
+        bodies.setdefault(question, []).append(body)
+        return call("sign") if question == "Sign" and messages[-1]["role"] == "user" else "Done."
 
     model = scripted(reply)
     mine = client.task_queue

@@ -115,9 +115,9 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
 
         monkeypatch.setattr(listing, "find_pollers", without_old)
         await eventually(lambda: _counts(client, agent.name, {"idle": others, "stuck": 1}))
-        found = {conversation.id: conversation async for conversation in client.conversations(agent=agent.name)}
-        assert found[stuck.id].status == "stuck"
-        assert f"pinned to worker version {client.task_queue}:old" in found[stuck.id].trouble
+        conversations = {conversation.id: conversation async for conversation in client.conversations(agent=agent.name)}
+        assert conversations[stuck.id].status == "stuck"
+        assert f"pinned to worker version {client.task_queue}:old" in conversations[stuck.id].trouble
         assert [conversation.id async for conversation in client.conversations(agent=agent.name, status="stuck")] == [
             stuck.id
         ]

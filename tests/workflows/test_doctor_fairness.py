@@ -25,7 +25,7 @@ FIRST_COME = {"matching.useNewMatcher": "false", "matching.enableFairness": "fal
 async def test_it_says_what_counts(settings: dict[str, str], priorities: str, fairness: str, alone: Shell) -> None:
     async with DevServer(dynamic_config=settings) as server:
         alone.environment |= {"TEMPORAL_ADDRESS": server.address}
-        told = {record["part"]: record for record in json.loads(alone.run("doctor", "--fairness", "--json").stdout)}
+        findings = {record["part"]: record for record in json.loads(alone.run("doctor", "--fairness", "--json").stdout)}
         client = await Client.connect(server.address)
 
         async def ended() -> bool:
@@ -33,13 +33,13 @@ async def test_it_says_what_counts(settings: dict[str, str], priorities: str, fa
             return len(left) == 4 and all(one.status is WorkflowExecutionStatus.TERMINATED for one in left)
 
         await eventually(ended, what="nothing of it goes on")
-    assert (told["priorities"]["state"], told["fairness"]["state"]) == (priorities, fairness)
-    for one in (told["priorities"], told["fairness"]):
+    assert (findings["priorities"]["state"], findings["fairness"]["state"]) == (priorities, fairness)
+    for one in (findings["priorities"], findings["fairness"]):
         assert bool(one["cure"]) == (one["state"] == "note")
 
 
 async def test_unless_it_is_asked_for_it_says_that_it_is_not_known(server: DevServer, alone: Shell) -> None:
     alone.environment |= {"TEMPORAL_ADDRESS": server.address}
-    told = {record["part"]: record for record in json.loads(alone.run("doctor", "--json").stdout)}
-    assert told["fairness"]["state"] == "note"
-    assert "everturn doctor --fairness" in told["fairness"]["cure"]
+    findings = {record["part"]: record for record in json.loads(alone.run("doctor", "--json").stdout)}
+    assert findings["fairness"]["state"] == "note"
+    assert "everturn doctor --fairness" in findings["fairness"]["cure"]

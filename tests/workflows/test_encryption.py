@@ -202,8 +202,8 @@ async def test_everything_else_works_with_it(
         "EVERTURN_STORAGE": str(tmp_path / "stored"),
     }
     assert said.reply in alone.run("export", conversation.id).stdout
-    found = {record["part"]: record for record in json.loads(alone.run("doctor", "--json").stdout)}
-    assert found["encryption"]["detail"] == "AES-GCM; key 'key-1' encrypts"
+    findings = {record["part"]: record for record in json.loads(alone.run("doctor", "--json").stdout)}
+    assert findings["encryption"]["detail"] == "AES-GCM; key 'key-1' encrypts"
     del alone.environment["EVERTURN_ENCRYPTION_KEYS"]
     refused = alone.run("export", conversation.id)
     assert refused.returncode == 1

@@ -108,7 +108,7 @@ async def test_all_that_belongs_to_a_conversation_goes_and_nothing_else(
     erased = await keeper.erase(first.id, artifacts=kept)
     assert erased.conversations == would.conversations
     assert {conversation.id: conversation.runs for conversation in erased.conversations} == {
-        one: len(some) for one, some in runs.items()
+        conversation_id: len(run_ids) for conversation_id, run_ids in runs.items()
     }
     assert [(conversation.was, conversation.of) for conversation in erased.conversations] == [
         ("named", ""),

@@ -342,9 +342,9 @@ async def test_a_judgement_waits_for_the_judges_key_and_says_which_version_has_j
     async with hosting(client, agent, evaluators=deployed):
         await has_no_key.wait()
         monkeypatch.setenv("JUDGE_KEY", "sk-1")
-        found = {one.evaluator: one for one in await judged(client, outcome.id, count=2)}
-    assert (found["judge"].version, found["judge"].score) == ("2", 0.25)
-    assert (found["slow"].version, found["slow"].error) == ("2", "TookTooLong")
+        evaluations = {evaluation.evaluator: evaluation for evaluation in await judged(client, outcome.id, count=2)}
+    assert (evaluations["judge"].version, evaluations["judge"].score) == ("2", 0.25)
+    assert (evaluations["slow"].version, evaluations["slow"].error) == ("2", "TookTooLong")
 
 
 async def test_what_a_judge_costs_is_counted_with_its_judgement_also_of_tries_that_failed(

@@ -71,5 +71,5 @@ async def test_what_a_query_brings_first_is_not_kept(
 
         await eventually(answered)
         await conversation.close()
-        said = [message.text for message in await conversation.transcript() if message.role == "user"]
-    assert said == ["1", "2", "3"]  # and the fixture replays its history
+        questions = [message.text for message in await conversation.transcript() if message.role == "user"]
+    assert questions == ["1", "2", "3"]  # and the fixture replays its history

@@ -180,8 +180,8 @@ async def a_tool_that_paused_itself(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "Done."
         assert await results(conversation) == ["paid 500"]
-        asked = [event async for event in conversation.events() if event.kind == "approval_requested"]
-        assert len(asked) == 1, "nobody is asked again"
+        requested = [event async for event in conversation.events() if event.kind == "approval_requested"]
+        assert len(requested) == 1, "nobody is asked again"
 
     return ends
 
@@ -212,8 +212,8 @@ async def a_decision_for_always(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "Done."
         assert await results(conversation) == ["1 back", "2 back", "3 back"]
-        asked = [event async for event in conversation.events() if event.kind == "approval_requested"]
-        assert [one.call.call_id for one in asked] == ["r1"]
+        requested = [event async for event in conversation.events() if event.kind == "approval_requested"]
+        assert [one.call.call_id for one in requested] == ["r1"]
 
     return ends
 
@@ -253,10 +253,10 @@ async def a_transcript_to_begin_with(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "As I said."
         asked = story.asked("begins with a transcript")[-1]
-        shown = [message["content"] for message in asked["messages"] if message["role"] in ("user", "assistant")]
-        assert shown == ["What is 2 + 2?", "4.", "begins with a transcript"]
+        contents = [message["content"] for message in asked["messages"] if message["role"] in ("user", "assistant")]
+        assert contents == ["What is 2 + 2?", "4.", "begins with a transcript"]
         transcript = await conversation.transcript()
-        assert [message.text for message in transcript] == [*shown, "As I said."]
+        assert [message.text for message in transcript] == [*contents, "As I said."]
 
     return ends
 
@@ -271,8 +271,8 @@ async def an_agent_that_another_one_asks(story: Story) -> Ends:
     async def ends() -> None:
         assert await conversation.reply() == "Done."
         assert await results(conversation) == ["It is done."]
-        told = [event async for event in conversation.events(children=True, deltas=False) if event.child]
-        assert [one.kind for one in told].count("approval_requested") == 1
+        events = [event async for event in conversation.events(children=True, deltas=False) if event.child]
+        assert [one.kind for one in events].count("approval_requested") == 1
 
     return ends
 

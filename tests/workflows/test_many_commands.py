@@ -45,7 +45,9 @@ async def test_all_that_match_are_paused_before_any_worker_runs_and_resumed_like
     model = scripted(lambda messages: "Hello.")
     agent = agent_on(model, name=f"clerk-{client.task_queue}")
     conversations = await begun(client, 5)
-    everyone = sorted((Steered(conversation.id) for conversation in conversations), key=lambda one: one.conversation_id)
+    everyone = sorted(
+        (Steered(conversation.id) for conversation in conversations), key=lambda steered: steered.conversation_id
+    )
     assert await client.pause_all(of(client), reason="a restore") == everyone
     assert await client.pause_all(of(client)) == everyone  # safe to repeat
     async with hosting(client, agent):

@@ -197,8 +197,8 @@ async def test_what_fails_is_told_to_the_model(client: Client, scripted: Scripte
         "There are 5 operations in the definition.",
     }
     assert all(result.is_error for result in results)
-    finished = [one.result for one in await told(conversation) if isinstance(one, ToolFinished)]
-    assert {one.call_id: one.text for one in finished} == {result.call_id: result.text for result in results}
+    finished = [finish.result for finish in await told(conversation) if isinstance(finish, ToolFinished)]
+    assert {finish.call_id: finish.text for finish in finished} == {result.call_id: result.text for result in results}
 
 
 async def test_an_endpoint_that_nobody_serves_is_named_in_the_status_until_somebody_does(

@@ -107,15 +107,15 @@ async def test_what_a_terminated_conversation_had_is_in_its_next_life(client: Cl
         await client.temporal.get_workflow_handle(conversation.id).terminate("an operator's mistake")
         await client.send(agent, "Again.", id=conversation.id)
         assert await conversation.reply() == "Sorry."
-    shown = [
+    contents = [
         (message["role"], message["content"])
         for message in model.requests[-1]["messages"]
         if message["role"] != "assistant"
     ]
-    assert [role for role, _ in shown] == ["user", "tool", "tool", "user", "user"]
-    assert "page 1" in shown[1][1] or page(1, 10) in shown[1][1]
-    assert "cut short" in shown[2][1]
-    assert [content for role, content in shown[3:]] == ["Are you there?", "Again."]
+    assert [role for role, _ in contents] == ["user", "tool", "tool", "user", "user"]
+    assert "page 1" in contents[1][1] or page(1, 10) in contents[1][1]
+    assert "cut short" in contents[2][1]
+    assert [content for role, content in contents[3:]] == ["Are you there?", "Again."]
 
 
 async def _told_a_result(conversation: Conversation) -> bool:

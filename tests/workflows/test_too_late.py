@@ -59,8 +59,8 @@ async def test_a_whole_reply_that_comes_after_its_turn_was_cancelled_counts(
     may_come = threading.Event()
 
     def script(messages: list[dict[str, Any]]) -> Any:
-        said = [message["content"] for message in messages if message["role"] == "user"]
-        return slow("Old.", until=may_come) if len(said) == 1 else f"To {len(messages)} messages."
+        texts = [message["content"] for message in messages if message["role"] == "user"]
+        return slow("Old.", until=may_come) if len(texts) == 1 else f"To {len(messages)} messages."
 
     model = scripted(script)
     agent = agent_on(model)
@@ -78,8 +78,8 @@ async def test_a_whole_reply_that_comes_after_its_turn_was_cancelled_counts(
         assert await conversation.reply() == "To 5 messages."
         await conversation.close()
         await conversation.outcome()
-    said = [message.text for message in await conversation.transcript()]
-    assert said == ["1", "Old.", "2", "To 3 messages.", "3", "To 5 messages."]
+    texts = [message.text for message in await conversation.transcript()]
+    assert texts == ["1", "Old.", "2", "To 3 messages.", "3", "To 5 messages."]
     assert [event.kind for event in await told(conversation)].count("replied") == 3
 
 

@@ -98,12 +98,12 @@ async def test_a_denial_is_handed_to_the_tool_and_an_answer_that_is_an_error_cal
 
 async def waiting_to_answer(conversation: Conversation) -> list[str]:
     async def both() -> list[str]:
-        found = [
+        questions = [
             waiting_call.call_id
             for waiting_call in (await conversation.status()).waiting
             if waiting_call.needs == "answer"
         ]
-        return found if len(found) == 2 else []
+        return questions if len(questions) == 2 else []
 
     return sorted(await eventually(both))
 

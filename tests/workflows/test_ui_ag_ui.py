@@ -94,8 +94,8 @@ async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversa
         shown.do("send", message={"id": "m2", "content": [{"type": "text", "text": "Fine"}]})
         state = await shown.shows(ended(2), what="and once more")
         assert words(state)[-1] == ("assistant", "And you?")
-    said = [message.text for message in await conversation_of(client, thread).transcript()]
-    assert said == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
+    texts = [message.text for message in await conversation_of(client, thread).transcript()]
+    assert texts == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
 
 
 @pytest.mark.parametrize(

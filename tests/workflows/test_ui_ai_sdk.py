@@ -98,8 +98,8 @@ async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversa
         shown.do("send", message={"text": "Fine"})
         state = await shown.shows(lambda now: is_ready(now) and len(now["messages"]) == 4, what="and once more")
         assert text(state) == "And you?"
-        said = [message.text for message in await client.conversation(f"clerk:ann:{chat}").transcript()]
-        assert said == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
+        texts = [message.text for message in await client.conversation(f"clerk:ann:{chat}").transcript()]
+        assert texts == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
 
 
 @pytest.mark.parametrize("approved", [True, False])

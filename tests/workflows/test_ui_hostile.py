@@ -247,8 +247,8 @@ async def test_a_message_whose_request_never_arrived_goes_along_with_the_next(
         conversation = client.conversation(f"clerk:acme:ann:{chat}")
         await conversation.close()
         await conversation.outcome()
-    said = await conversation.transcript()
-    assert [message.text for message in said if message.role == "user"] == ["I am Ann.", "Who am I?"]
+    transcript = await conversation.transcript()
+    assert [message.text for message in transcript if message.role == "user"] == ["I am Ann.", "Who am I?"]
 
 
 def responded(chunk: dict[str, Any], *, approved: bool = True, **more: Any) -> dict[str, Any]:

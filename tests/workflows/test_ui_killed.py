@@ -77,8 +77,10 @@ def begins(state: State) -> bool:
 
 def asks(state: State) -> Any:
     """The question's id."""
-    parts = [one for message in state["messages"] for one in message.get("parts", []) if "approval" in one]
-    return [one["id"] for one in state.get("interrupts", [])] or [part["approval"]["id"] for part in parts]
+    parts = [
+        interrupt for message in state["messages"] for interrupt in message.get("parts", []) if "approval" in interrupt
+    ]
+    return [interrupt["id"] for interrupt in state.get("interrupts", [])] or [part["approval"]["id"] for part in parts]
 
 
 @pytest.mark.parametrize("protocol", ["ai_sdk", pytest.param("ag_ui", marks=pytest.mark.long)])
