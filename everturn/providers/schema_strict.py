@@ -11,6 +11,7 @@ from typing import Any
 
 from everturn.models import Model
 from everturn.providers.base import ToolSpec, warn_unsupported
+from everturn.validation.sub_schemas import declared_types
 
 _REFUSED = frozenset(
     {
@@ -53,8 +54,7 @@ def _node_fits(schema: Any) -> bool:
         return False
     if str(schema.get("format", "date")) not in _FORMATS or _LOOKAROUND.search(str(schema.get("pattern", ""))):
         return False
-    kinds = schema.get("type", ())
-    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    kinds = declared_types(schema)
     properties = schema.get("properties", {})
     closed = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(properties)
     return (

@@ -25,24 +25,21 @@ from everturn.providers.json_values import mend_texts, parse_json
 from everturn.records import Reply, ToolCall
 from everturn.sizes import shortened
 from everturn.system.json_numbers import compact_json, place_of_odd_number
-from everturn.validation.schema_references import MOST_REFERENCES, same_value_schemas, target_of
+from everturn.validation.schema_references import MOST_REFERENCES, references_in, same_value_schemas, target_of
+from everturn.validation.sub_schemas import CHOICES, change_sub_schemas, declared_types
 
 Schema = dict[str, Any]
 
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
-_CHOICES: Final = ("anyOf", "oneOf")
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
 _AT_THE_TOP: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that the top of a schema may not have."""
 
 _BESIDE_EACH_OTHER: Final = ("anyOf", "oneOf", "not", "if", "enum", "const", "dependentSchemas")
 """Of these, two schemas for the same value can't be one: each says what it says on its own."""
 _CONDITION: Final = ("if", "then", "else")
-
-_SCHEMAS_BY_NAME: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-_SCHEMAS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SCHEMA: Final = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 
 _MAX_RULE_BYTES: Final = 2_000
 _MOST_BRANCHES: Final = 1_000
@@ -91,7 +88,7 @@ def _fitted_tool(tool: ToolSpec, *, renames: bool) -> ToolSpec:
     schema, rules = _rewrite(tool.parameters, renames=renames)
     if schema is tool.parameters:
         return tool
-    if any(_moving_references(tool.parameters)):
+    if any(map(_moves, references_in(tool.parameters))):
         schema, rules = _rewrite(with_definitions(tool.parameters), renames=renames)
     described = "\n\n".join(filter(None, [tool.description, *rules]))
     return replace(tool, description=described, parameters=schema)
@@ -122,7 +119,7 @@ def with_definitions(root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _refer_to_definitions(schema: Mapping[str, Any], names: dict[str, str]) -> Mapping[str, Any]:
     """`names`: the definitions' names, by the references that they stand for."""
-    changed = _each_schema(schema, lambda inner: _refer_to_definitions(inner, names))
+    changed = change_sub_schemas(schema, lambda inner: _refer_to_definitions(inner, names))
     reference = schema.get("$ref")
     if not _moves(reference):
         return changed
@@ -133,16 +130,6 @@ def _refer_to_definitions(schema: Mapping[str, Any], names: dict[str, str]) -> M
 
 def _moves(reference: object) -> TypeGuard[str]:
     return isinstance(reference, str) and reference.startswith("#/") and not _DEFINITION.fullmatch(reference)
-
-
-def _moving_references(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        if _moves(reference := value.get("$ref")):
-            yield reference
-        value = [*value.values()]
-    if isinstance(value, list):
-        for inner in value:
-            yield from _moving_references(inner)
 
 
 # ---------------------------------------------------------------- the top
@@ -157,7 +144,7 @@ def top_level_object(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
     schema = joining.join(given)
     rules = []
     leftover = {name: schema.pop(name) for name in _AT_THE_TOP if name in schema}
-    for word in _CHOICES:
+    for word in _ALTERNATIVES:
         if branches := leftover.pop(word, None):
             _add_choice(schema, [*joining.objects_in(branches)])
             rules.append(f"The arguments have to fit {_ONE_OF[word]}: {_rule_text(branches)}")
@@ -171,8 +158,7 @@ def top_level_object(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
 
 
 def _may_be_object(schema: Mapping[str, Any]) -> bool:
-    kind = schema.get("type", "object")
-    return kind == "object" or (isinstance(kind, list) and "object" in kind)
+    return "type" not in schema or "object" in declared_types(schema)
 
 
 _ONE_OF: Final = {"anyOf": "at least one of these JSON schemas", "oneOf": "exactly one of these JSON schemas"}
@@ -208,7 +194,7 @@ class _SchemaJoin:
             if reference is not None and reference in followed:
                 continue
             joined = self.join(branch)
-            inner = [choice for word in _CHOICES for choice in joined.get(word) or ()]
+            inner = [choice for word in _ALTERNATIVES for choice in joined.get(word) or ()]
             if inner and "properties" not in joined:
                 yield from self.objects_in(inner, followed | ({reference} if reference else set()))
             elif _may_be_object(joined):
@@ -280,9 +266,8 @@ def _add_properties(schema: Schema, more: Mapping[str, Any]) -> None:
 
 def with_items(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema with `items` as one schema in each of its arrays; the same if they have it."""
-    filled: Mapping[str, Any] = _each_schema(schema, with_items)
-    kind = filled.get("type")
-    is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
+    filled = change_sub_schemas(schema, with_items)
+    is_array = "array" in declared_types(filled)
     if not is_array or (isinstance(filled.get("items"), Mapping) and "prefixItems" not in filled):
         return filled
     items = filled.get("items")
@@ -313,25 +298,6 @@ def _as_schema(value: object) -> Mapping[str, Any]:
     return {}
 
 
-def _each_schema(schema: Mapping[str, Any], change: Any) -> Mapping[str, Any]:
-    """The schema with `change` made to each schema that it holds; the same if nothing changed."""
-
-    def change_schema(inner: Any) -> Any:
-        return change(inner) if isinstance(inner, Mapping) else inner
-
-    rebuilt = dict(schema)
-    for name in _SCHEMAS_BY_NAME:
-        if isinstance(inside := schema.get(name), Mapping):
-            rebuilt[name] = {key: change_schema(inner) for key, inner in inside.items()}
-    for name in _SCHEMAS:
-        if isinstance(listed := schema.get(name), list):
-            rebuilt[name] = [change_schema(inner) for inner in listed]
-    for name in _SCHEMA:
-        if name in schema:
-            rebuilt[name] = change_schema(schema[name])
-    return schema if rebuilt == schema else rebuilt
-
-
 # ---------------------------------------------------------------- names
 
 
@@ -344,7 +310,7 @@ def plain_property(name: str) -> str:
 
 
 def _with_plain_names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    renamed = dict(_each_schema(schema, _with_plain_names))
+    renamed = dict(change_sub_schemas(schema, _with_plain_names))
     properties = renamed.get("properties")
     if isinstance(properties, Mapping) and any(plain_property(name) != name for name in properties):
         renamed["properties"] = {
@@ -430,11 +396,11 @@ def _unquoted(text: str, schemas: Sequence[Mapping[str, Any]]) -> Any:
 
 def _kinds_of(schema: Mapping[str, Any]) -> Iterator[str]:
     """The types that a schema takes by its own words; string of one that says nothing, which takes anything."""
-    if kinds := schema.get("type"):
-        yield from [kinds] if isinstance(kinds, str) else kinds
+    if kinds := declared_types(schema):
+        yield from kinds
     elif "properties" in schema:
         yield "object"
     elif "items" in schema:
         yield "array"
-    elif not schema.keys() & {"$ref", "anyOf", "oneOf", "allOf"}:
+    elif not schema.keys() & {"$ref", *CHOICES}:
         yield "string"

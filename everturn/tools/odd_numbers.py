@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from everturn.system.json_numbers import reads_as_odd_number
 from everturn.validation.schema_references import same_value_schemas
+from everturn.validation.sub_schemas import children_with_schemas, declared_types
 
 PROBLEM = "a number has to be finite"
 
@@ -54,14 +55,16 @@ def _place_in(
             return place
         return None
     for inner in schemas:
-        for step, inside, its_schema in _iterate_with_schema(value, inner):
-            if (odd := _place_in(inside, its_schema, root, place=f"{place}{step}", seen=seen)) is not None:
+        for name, child, its_schema in children_with_schemas(value, inner):
+            step = f"[{name}]" if isinstance(name, int) else f".{name}"
+            if (odd := _place_in(child, its_schema, root, place=f"{place}{step}", seen=seen)) is not None:
                 return odd
     return None
 
 
 def _wants_number(value: object, schemas: Sequence[Mapping[str, Any]]) -> bool:
-    kinds = _allowed_types(schemas)
+    """`schemas`: those for this value. A schema that says nothing allows a text."""
+    kinds = {kind for schema in schemas for kind in declared_types(schema)}
     if isinstance(value, int):
         return "number" in kinds and "integer" not in kinds
     return bool(kinds & {"number", "integer"}) and "string" not in kinds
@@ -104,23 +107,3 @@ def _iterate_children(value: Any) -> Iterator[tuple[str, Any]]:
             yield f".{name}", child
     elif isinstance(value, list | tuple | Set):
         yield from ((f"[{index}]", child) for index, child in enumerate(value))
-
-
-def _allowed_types(schemas: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The types that one of the schemas allows; a schema that says nothing allows a text."""
-    kinds: set[str] = set()
-    for schema in schemas:
-        kind = schema.get("type")
-        kinds |= {kind} if isinstance(kind, str) else set(kind or ())
-    return kinds
-
-
-def _iterate_with_schema(value: Any, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(value, Mapping):
-        properties = schema.get("properties") or {}
-        for name, inside in value.items():
-            yield f".{name}", inside, properties.get(name, schema.get("additionalProperties"))
-    elif isinstance(value, list):
-        prefix = schema.get("prefixItems") or []
-        for index, inside in enumerate(value):
-            yield f"[{index}]", inside, prefix[index] if index < len(prefix) else schema.get("items")

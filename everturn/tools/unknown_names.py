@@ -10,6 +10,7 @@ from everturn.sizes import clipped
 from everturn.tools.json_schema import MAX_VALUE_CHARS
 from everturn.validation.open_objects import is_listed, takes_more
 from everturn.validation.schema_references import resolved
+from everturn.validation.sub_schemas import children_with_schemas
 
 _MOST_NAMES = 5
 
@@ -63,13 +64,12 @@ class _Search:
     def _find_problems(self, place: str, value: dict[str, Any] | list[Any], schema: Mapping[str, Any]) -> Iterator[str]:
         if branches := schema.get("anyOf") or schema.get("oneOf"):
             yield from self._problems_in_union(place, value, [resolved(branch, self._root) for branch in branches])
-        if isinstance(value, list):
-            prefix = schema.get("prefixItems") or []
-            for index, inside in enumerate(value):
-                of_item = prefix[index] if index < len(prefix) else schema.get("items")
-                yield from self.problems_at(f"{place}[{index}]", inside, of_item)
-        else:
-            yield from self._problems_in_object(place, value, schema)
+        if unknown := _unknown_in(value, schema):
+            fields = ", ".join(schema.get("properties") or {})
+            yield f"{place}.{', '.join(unknown[:_MOST_NAMES])}: Unknown; its fields are {fields}"
+        for name, child, its_schema in children_with_schemas(value, schema):
+            step = f"[{name}]" if isinstance(name, int) else f".{clipped(name, MAX_VALUE_CHARS)}"
+            yield from self.problems_at(f"{place}{step}", child, its_schema)
 
     def _problems_in_union(
         self, place: str, value: dict[str, Any] | list[Any], branches: Iterable[Mapping[str, Any]]
@@ -80,14 +80,6 @@ class _Search:
         misfits = [(len(_unknown_in(value, branch)), self.problems_at(place, value, branch)) for branch in possible]
         _, problems = min(misfits, key=lambda misfit: (misfit[0], len(misfit[1])), default=(0, []))
         return problems
-
-    def _problems_in_object(self, place: str, value: dict[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-        properties = schema.get("properties") or {}
-        if unknown := _unknown_in(value, schema):
-            yield f"{place}.{', '.join(unknown[:_MOST_NAMES])}: Unknown; its fields are {', '.join(properties)}"
-        for name, inside in value.items():
-            of_field = properties.get(name, schema.get("additionalProperties"))
-            yield from self.problems_at(f"{place}.{clipped(name, MAX_VALUE_CHARS)}", inside, of_field)
 
 
 def _unknown_in(value: dict[str, Any] | list[Any], schema: Mapping[str, Any]) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+from everturn.validation.sub_schemas import CHOICES
+
 MOST_REFERENCES: Final = 20
 """References to references that are followed: more lead in a circle."""
-
-CHOICES: Final = ("anyOf", "oneOf", "allOf")
 
 Schema = Mapping[str, Any]
 _ANYTHING: Final[Schema] = {}
@@ -52,6 +52,17 @@ def same_value_schemas(schema: object, root: Schema) -> Iterator[Schema]:
         if isinstance(reference := inner.get("$ref"), str):
             branches.insert(0, target_of(reference, root))
         ahead += reversed(branches)
+
+
+def references_in(value: object) -> Iterator[str]:
+    """All references within a schema, wherever they stand."""
+    if isinstance(value, Mapping):
+        if isinstance(reference := value.get("$ref"), str):
+            yield reference
+        value = [*value.values()]
+    if isinstance(value, list):
+        for inner in value:
+            yield from references_in(inner)
 
 
 def _follow_pointer(pointer: str, root: Any) -> Any:

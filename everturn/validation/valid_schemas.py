@@ -1,6 +1,6 @@
-"""JSON schemas that are none: as programs write them that were never checked. Providers check them by JSON Schema
-2020-12, and refuse every request with one: "None is not of type 'array'", "'any' is not valid under any of the given
-schemas".
+"""Mends JSON schemas that are not valid, of programs that never checked them. Providers check schemas by JSON Schema
+2020-12, and refuse every request with an invalid one: "None is not of type 'array'", "'any' is not valid under any of
+the given schemas".
 
 Go's `"required": null` of an empty slice, PHP's `"properties": []` of an empty array, `required: true` and
 `exclusiveMinimum: true` of older drafts, `"type": "any"`, and types as Python or Gemini spell them.
@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from everturn.validation.sub_schemas import BY_NAME, LISTS, SINGLE
+
 Schema = Mapping[str, Any]
 
-_BY_NAME: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-_LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE: Final = ("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames")
 _MAY_BE_NULL: Final = frozenset({"const", "default", "example"})
 
 _TYPES: Final = {
@@ -151,9 +150,9 @@ def _exclude_bound(valid: dict[str, Any], bound: str, exclusive: str) -> None:
 
 
 _MENDED: Final[Mapping[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(_BY_NAME, _schemas_by_name),
-    **dict.fromkeys(_LISTS, _schemas_in_list),
-    **dict.fromkeys(_SINGLE, _one_schema),
+    **dict.fromkeys(BY_NAME, _schemas_by_name),
+    **dict.fromkeys(LISTS, _schemas_in_list),
+    **dict.fromkeys(SINGLE, _one_schema),
     "type": valid_type,
     "required": _valid_required,
     "dependentRequired": _valid_dependent_required,

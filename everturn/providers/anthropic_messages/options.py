@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from everturn.errors import InvalidTool
 from everturn.providers.base import Request, ToolSpec, tool_options, warn_unsupported
-from everturn.providers.json_values import as_list, write_json
+from everturn.providers.json_values import write_json
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 from everturn.validation.open_objects import takes_more
+from everturn.validation.schema_references import references_in
+from everturn.validation.sub_schemas import declared_types
 from everturn.vendor_models.abilities import Abilities, abilities_of, untaken_error
 
 _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
@@ -231,7 +233,7 @@ def _strict_schema(schema: Any) -> dict[str, Any]:
             strict[known_as] = [_strict_schema(inner) for inner in schema[name]]
     if not (strict.keys() - {"$defs"} or schema.keys() & {"type", "enum", "const"}):
         raise _Unfit("it has a value without a type")
-    if "object" in as_list(schema.get("type")):
+    if "object" in declared_types(schema):
         strict |= _closed_object(schema)
     if "items" in schema:
         strict["items"] = _strict_schema(schema["items"])
@@ -263,7 +265,7 @@ def _closed_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_recursion(schema: Mapping[str, Any]) -> None:
     """Raises _Unfit if a definition leads back to itself."""
-    leads_to = {f"#/$defs/{name}": set(_find_references(inner)) for name, inner in schema.get("$defs", {}).items()}
+    leads_to = {f"#/$defs/{name}": set(references_in(inner)) for name, inner in schema.get("$defs", {}).items()}
     for start in leads_to:
         met: set[str] = set()
         names_ahead = [start]
@@ -274,13 +276,3 @@ def _check_recursion(schema: Mapping[str, Any]) -> None:
                 if name not in met:
                     met.add(name)
                     names_ahead.append(name)
-
-
-def _find_references(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"]
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _find_references(inner)
