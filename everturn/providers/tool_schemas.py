@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from operator import is_
 from typing import Any, Final, TypeGuard
 
@@ -42,6 +43,8 @@ _BESIDE_EACH_OTHER: Final = ("anyOf", "oneOf", "not", "if", "enum", "const", "de
 _CONDITION: Final = ("if", "then", "else")
 
 _MAX_RULE_BYTES: Final = 2_000
+_MOST_REMEMBERED: Final = 2_000
+"""Tools' schemas, of all agents and MCP servers together."""
 _MOST_BRANCHES: Final = 1_000
 """Schemas that are joined into one: a few that double with each level would never be done."""
 _DEFINITION: Final = re.compile(r"#|#/(?:\$defs|definitions)/[^/]+")
@@ -85,13 +88,36 @@ def undo_fit_schemas(reply: Reply, request: Request) -> Reply:
 
 
 def _fitted_tool(tool: ToolSpec, *, renames: bool) -> ToolSpec:
-    schema, rules = _rewrite(tool.parameters, renames=renames)
+    schema, rules = _fit_once(_SameSchema(tool.parameters), renames=renames)
     if schema is tool.parameters:
         return tool
-    if any(map(_moves, references_in(tool.parameters))):
-        schema, rules = _rewrite(with_definitions(tool.parameters), renames=renames)
     described = "\n\n".join(filter(None, [tool.description, *rules]))
     return replace(tool, description=described, parameters=schema)
+
+
+class _SameSchema:
+    """A tool's schema as the key of a cache, by identity: each turn asks with the same object, which nobody changes."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameSchema) and other.schema is self.schema
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _fit_once(given: _SameSchema, *, renames: bool) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """As `_rewrite`, with references that still lead where they led. Without the cache, a turn with 40 tools would
+    spend more time here (2 to 7 ms) than on all the rest of writing its request (0.4 ms)."""
+    schema, rules = _rewrite(given.schema, renames=renames)
+    if schema is not given.schema and any(map(_moves, references_in(given.schema))):
+        return _rewrite(with_definitions(given.schema), renames=renames)
+    return schema, rules
 
 
 def _rewrite(given: Mapping[str, Any], *, renames: bool) -> tuple[Mapping[str, Any], list[str]]:

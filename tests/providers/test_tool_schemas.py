@@ -238,15 +238,22 @@ def test_a_reference_to_a_place_that_moves_still_leads_there(rewritten: dict[str
     """As .NET and zod write a type that comes twice or holds itself."""
     parent = {"type": "object", "properties": {"$name": TEXT, "again": {"$ref": "#/properties/$parent"}}}
     schema = {"type": "object", "properties": {"$parent": parent, "b": {"$ref": "#/properties/$parent"}}, **rewritten}
-    made, _ = shown(schema)
-    definition = resolved(made["properties"]["b"], made)
+    fitted, _ = shown(schema)
+    definition = resolved(fitted["properties"]["b"], fitted)
     [name] = [name for name in definition["properties"] if name != "again"]
     assert plain_property("$name") == name
-    assert resolved(definition["properties"]["again"], made) is definition
+    assert resolved(definition["properties"]["again"], fitted) is definition
     sent = ToolCall(call_id="c", name="find", arguments={"b": {name: "x", "again": {name: "y"}}})
     reply = Reply(message=Message(role="assistant", parts=(sent,)), stop="tool_calls", model="m")
     [read] = undo_fit_schemas(reply, asked(schema)).message.tool_calls
     assert read.arguments == {"b": {"$name": "x", "again": {"$name": "y"}}}
+
+
+def test_a_schema_is_rewritten_once_for_all_turns() -> None:
+    schema = {**A_OR_B, "anyOf": CHOICE}
+    first, later = (fit_schemas(asked(schema, description=text)).tools[0] for text in ("Find.", "Find it."))
+    assert first.parameters is later.parameters
+    assert first.description.partition("\n")[0] == "Find."
 
 
 def test_what_is_required_goes_by_the_new_names_wherever_it_stands() -> None:
@@ -256,10 +263,10 @@ def test_what_is_required_goes_by_the_new_names_wherever_it_stands() -> None:
         "anyOf": [{"required": ["$a"]}],
         "dependentRequired": {"$a": ["$b"]},
     }
-    made, _ = shown({"type": "object", "properties": {"in": inner}})
+    fitted, _ = shown({"type": "object", "properties": {"in": inner}})
     a = plain_property("$a")
     b = plain_property("$b")
-    inside = made["properties"]["in"]
+    inside = fitted["properties"]["in"]
     assert (inside["anyOf"], inside["dependentRequired"]) == ([{"required": [a]}], {a: [b]})
 
 

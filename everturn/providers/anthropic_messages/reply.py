@@ -155,7 +155,9 @@ class Assembler:
             case "message_start":
                 deltas = self._start_message(a_dict(data.get("message")))
             case "content_block_start":
-                index = _index_of(data, otherwise=max(self._latest, default=-1) + 1)
+                index = an_int(data.get("index"))
+                if index is None:
+                    index = max(self._latest, default=-1) + 1
                 deltas = self._start_block(index, a_dict(data.get("content_block")))
             case "content_block_stop":
                 if block := self._block_of(data):
@@ -233,7 +235,10 @@ class Assembler:
 
     def _block_of(self, data: dict[str, Any]) -> _Block | None:
         """The block that an event is about: of its index, or the latest."""
-        return self._latest.get(_index_of(data, otherwise=max(self._latest, default=-1)))
+        index = an_int(data.get("index"))
+        if index is None:
+            index = max(self._latest, default=-1)
+        return self._latest.get(index)
 
     def _start_block(self, index: int, start: dict[str, Any], *, over: bool = False) -> list[Delta]:
         if not start:
@@ -323,13 +328,6 @@ class Assembler:
         if container := mend_texts(a_dict(self._message.get("container"))):
             parts.append(Opaque(data={"container": container}))  # of no type, for it is no block
         return parts
-
-
-def _index_of(data: dict[str, Any], *, otherwise: int) -> int:
-    index = an_int(data.get("index"))
-    if index is None:
-        return otherwise
-    return index
 
 
 def _as_block(given: object) -> dict[str, Any]:
