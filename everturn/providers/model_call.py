@@ -29,8 +29,8 @@ def import_protocols() -> None:
 async def ask(
     request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None, kept: KeptId | None = None
 ) -> Reply:
-    """As `http.ask`, but a request that is refused for the thoughts in it is sent once more, without them, and one that
-    is refused for a schema without a grammar of it.
+    """As `http.ask`, but a request that is refused for the thoughts in it is sent again without them; one that is
+    refused for a schema, without a grammar of that.
 
     `kept`: holds the id of a response in the background for the next try. Without `kept`, such a response is cancelled
     if nobody waits for it any more."""

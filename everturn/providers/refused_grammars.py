@@ -1,9 +1,10 @@
-"""Schemas that a provider does not make a grammar of: an output's, and those of strict tools.
+"""Schemas that a provider can't make a grammar of: an output's, and those of strict tools.
 
-Providers compile these, and refuse the whole request, and every later one, if they can't: for too many optional fields
-(Claude takes 24), unions (16), levels, choices or states, or for a keyword. The limits are in part not documented, and
-differ by model. So a request that is refused for it is sent once more with no tool strict, and then with the output's
-schema in words: who gives the arguments and the output checks them anyway. The process remembers it, for later turns.
+Providers compile these. If they can't, they refuse the whole request, and every later one with the same schema: for too
+many optional fields (Claude takes 24), unions (16), levels, choices or states, or for a keyword. Not all limits are
+documented, and they differ by model. So a request that is refused for its grammars is sent again with no tool strict,
+and, if that is refused too, with the output's schema in words: arguments and output are checked here anyway. The
+process remembers what was refused, for later turns.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ _refused: dict[str, None] = {}
 
 def loosened(request: Request) -> Request:
     """The request without grammars that are known to be refused."""
-    while _digest_of(request) in _refused and (looser := _looser(request)) is not None:
+    while _refused and _digest_of(request) in _refused and (looser := _looser(request)) is not None:
         request = looser
     return request
 
 
 def without_refused(request: Request) -> Request | None:
-    """The request to be sent after this one was refused for its grammars; None if it has none."""
+    """The request to be sent next, after this one was refused for its grammars, which is remembered; None if it has no
+    grammars."""
     looser = _looser(request)
     if looser is not None:
         _refused[_digest_of(request)] = None

@@ -50,8 +50,8 @@ def is_strict(body: Any) -> bool:
 
 def asking(model: str, server: ProviderServer, **options: Any) -> Request:
     settings = ModelSettings(stream=False)
-    asked = Model(model, base_url=server.base_url)
-    return Request(asked, [Message.user("?")], output_schema=SCHEMA, settings=settings, **options)
+    at_server = Model(model, base_url=server.base_url)
+    return Request(at_server, [Message.user("?")], output_schema=SCHEMA, settings=settings, **options)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def asking(model: str, server: ProviderServer, **options: Any) -> Request:
     ],
 )
 async def test_it_is_asked_once_more_in_words_and_from_then_on(model: str, message: str) -> None:
-    def answer(asked: Asked) -> Answer:
-        if holds(asked.body):
+    def answer(request: Asked) -> Answer:
+        if holds(request.body):
             return Status(400, {"error": {"message": message, "type": "invalid_request_error"}})
         return REPLIES[model.partition(":")[0]]  # type: ignore[no-any-return]
 
@@ -84,8 +84,8 @@ async def test_it_is_asked_once_more_in_words_and_from_then_on(model: str, messa
 
 
 async def test_strict_tools_are_what_is_given_up_first() -> None:
-    def answer(asked: Asked) -> Answer:
-        if is_strict(asked.body):
+    def answer(request: Asked) -> Answer:
+        if is_strict(request.body):
             return Status(
                 400, {"error": {"message": "tools.0.custom: For 'integer' type, property 'minimum' is not supported"}}
             )
@@ -109,7 +109,7 @@ async def test_what_stays_refused_is_refused(message: str, requests: int) -> Non
 @pytest.mark.filterwarnings("ignore::everturn.tools.server_tools.UnsupportedParameter")
 def test_gemini_2_5_reads_the_schema_that_it_does_not_take_beside_tools() -> None:
     tools = (ToolSpec("find", "", SCHEMA),)
-    asked = Request(Model("google:gemini-2.5-pro"), [Message.user("?")], output_schema=SCHEMA, tools=tools)
-    body = gemini.encode(asked)[1]
+    request = Request(Model("google:gemini-2.5-pro"), [Message.user("?")], output_schema=SCHEMA, tools=tools)
+    body = gemini.encode(request)[1]
     assert not holds(body)
     assert "It has to fit this JSON schema" in json.dumps(body["systemInstruction"])

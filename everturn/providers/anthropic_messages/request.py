@@ -305,9 +305,8 @@ def _encode_result(result: ToolResult, *, same_provider: bool) -> _Block:
     if result.is_error:  # holds text only, and must hold some
         block |= {"content": text or NO_REASON, "is_error": True}
     elif _not_texts(result) or (same_provider and any(part.extra for part in result.content)):
-        block["content"] = (
-            list(_content_blocks(result.content, same_provider=same_provider)) or ""
-        )  # an empty list is refused, this is not
+        blocks = list(_content_blocks(result.content, same_provider=same_provider))
+        block["content"] = blocks or ""  # an empty list is refused, this is not
     else:
         block["content"] = text
     if same_provider:

@@ -46,7 +46,7 @@ class TurnLine:
         return reply.model_copy(update={"details": {**reply.details, "service_tier": TIER}})
 
     def loosen(self) -> bool:
-        """Whether there is a schema in it that the next line can do without, after this one was refused for it."""
+        """Remembers that this line was refused for its schemas; False if it has none that the next line could omit."""
         return without_refused(self.sent.request) is not None
 
     def error_of(self, result: LineResult) -> ProviderError:

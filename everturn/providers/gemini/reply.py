@@ -347,10 +347,11 @@ class Assembler:
                 arguments = mend_texts(call.partial.put_onto(given))
             except ValueError as error:
                 raise self._invalid_reply(f"a call's arguments can't be put together ({error})") from None
-        elif (written := arguments_in(mend(text_or_json(given)))) is not None:
-            arguments = written  # as OpenAI's protocols write them
         else:
-            unparsed = mend(text_or_json(given))
+            text = mend(text_or_json(given))
+            written = arguments_in(text)  # as OpenAI's protocols write them
+            arguments = written or {}
+            unparsed = text if written is None else None
         return ToolCall(
             call_id=call_id,
             name=names.get(name, name),

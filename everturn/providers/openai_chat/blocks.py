@@ -66,7 +66,7 @@ class Blocks:
 
     def add_text(self, text: str) -> None:
         """More text, of a content that is text by now."""
-        self._join_block(_ContentBlock("text", "text", [text]), whole=False)
+        self._join_block(_ContentBlock("text", "text", [text]), is_whole_reply=False)
 
     def add_block(self, given: dict[str, Any], *, is_whole_reply: bool) -> Delta | None:
         """Reads a block, or more of the latest one."""
@@ -83,15 +83,14 @@ class Blocks:
         if not all(a_dict(item).keys() == {"type", "text"} and item["type"] == "text" for item in inner):
             fields[name] = inner  # a thought with a reference in it
         text = a_str(content) or "".join(a_str(a_dict(item).get("text")) for item in inner)
-        self._join_block(
-            _ContentBlock(kind, name, [text], fields, as_text=isinstance(content, str)), whole=is_whole_reply
-        )
+        block = _ContentBlock(kind, name, [text], fields, as_text=isinstance(content, str))
+        self._join_block(block, is_whole_reply=is_whole_reply)
         if not text:
             return None
         return Delta(name, mend(text))
 
-    def _join_block(self, block: _ContentBlock, *, whole: bool) -> None:
-        if whole or not self._found or not _goes_on(self._found[-1], block):
+    def _join_block(self, block: _ContentBlock, *, is_whole_reply: bool) -> None:
+        if is_whole_reply or not self._found or not _goes_on(self._found[-1], block):
             if block.pieces[0] or block.fields:
                 self._found.append(block)
             return

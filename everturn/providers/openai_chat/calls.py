@@ -136,9 +136,10 @@ class PartialCalls:
                 name: value for name, value in fields.items() if name not in _OF_A_FUNCTION and value is not None
             }
 
-    def add_legacy_entry(self, function: dict[str, Any], *, model: Model, whole: bool) -> None:
+    def add_legacy_entry(self, function: dict[str, Any], *, model: Model, is_whole_reply: bool) -> None:
         """Reads `function_call`, the form before `tool_calls`."""
-        self.add_entry({"index": -1, "type": LEGACY, "function": function}, model=model, is_whole_reply=whole)
+        entry = {"index": -1, "type": LEGACY, "function": function}
+        self.add_entry(entry, model=model, is_whole_reply=is_whole_reply)
 
     def drop_repeated(self) -> None:
         """A server that sends `function_call` beside `tool_calls` says the same call twice; one whose fields are all

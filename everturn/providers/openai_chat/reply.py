@@ -221,25 +221,20 @@ class Assembler:
                     deltas += self._take_blocks(as_list(value), is_whole_reply=is_whole_reply)
                 case "content" if self._is_json(value):
                     # Cloudflare's JSON mode: the object itself, where others send its text.
-                    text = write_json(value).decode()
-                    self._text.append(text)
-                    deltas.append(Delta("text", mend(text)))
+                    deltas.append(self._add_text(write_json(value).decode()))
                 case "content" if isinstance(value, list):
                     # Bare texts, of which gateways make lists; else no block that could be read.
-                    for text in filter(None, map(a_str, value)):
-                        self._text.append(text)
-                        deltas.append(Delta("text", mend(text)))
+                    deltas += map(self._add_text, filter(None, map(a_str, value)))
                 case "refusal" if isinstance(value, str):
                     self._refused = True
-                    self._text.append(value)
-                    deltas.append(Delta("text", mend(value)))
+                    deltas.append(self._add_text(value))
                 case "reasoning_content" | "reasoning" | "reasoning_details":
                     deltas += self._take_thinking(name, value, delta)
                 case "tool_calls" if isinstance(value, list | dict):
                     for entry in as_list(value):
                         self._calls.add_entry(a_dict(entry), model=self.request.model, is_whole_reply=is_whole_reply)
                 case "function_call" if isinstance(value, dict):
-                    self._calls.add_legacy_entry(value, model=self.request.model, whole=is_whole_reply)
+                    self._calls.add_legacy_entry(value, model=self.request.model, is_whole_reply=is_whole_reply)
                 case "error":
                     raise ErrorInReply({"error": value})
                 case "content" | "tool_calls":
@@ -261,6 +256,10 @@ class Assembler:
                     if name == "thinking_blocks" and not (delta.get("reasoning_content") or delta.get("reasoning")):
                         deltas += self._take_signed(a_list(value))
         return deltas
+
+    def _add_text(self, text: str) -> Delta:
+        self._text.append(text)
+        return Delta("text", mend(text))
 
     def _is_json(self, content: object) -> bool:
         """Whether a content that is no text is the output that was asked for, as JSON. An empty list says nothing."""

@@ -307,7 +307,7 @@ def _user_content(parts: Sequence[Part], *, same_provider: bool) -> str | list[d
 
 def _content_blocks(parts: Sequence[Part], *, same_provider: bool = False) -> Iterator[dict[str, Any]]:
     """What a user's message or a result says. A part's `extra`, such as an image's detail, and blocks of other kinds,
-    such as a stored file, are for the same provider."""
+    such as a stored file, are for the provider that they came from."""
     for part in parts:
         extra = own_extra(part, same_provider=same_provider)
         match part:
