@@ -28,7 +28,7 @@ from everturn.hooks import AfterModel, AfterTool, BeforeModel, Hooks, ModelInput
 from everturn.models import Model, ModelSettings, check_asks_at_once
 from everturn.prices import cost_of_reply
 from everturn.providers import generate
-from everturn.providers.media import decode_text, is_textual, medium_of
+from everturn.providers.media import medium_of, text_of
 from everturn.records import Document, Image, Message, Part, Reply, Text, ToolCall, ToolResult, on_lines
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.output_type import InvalidOutput, OutputType
@@ -194,7 +194,7 @@ class Pattern(_Guardrail):
 
     def _redact_document(self, document: Document) -> Document:
         name = self._redact_text(document.name)
-        text = _text_of_document(document)
+        text = text_of(document)
         without = self._redact_text(text)
         if without == text:
             return document.model_copy(update={"name": name})
@@ -297,12 +297,5 @@ def _words_of(part: Part) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Document):
-        return on_lines([part.name, _text_of_document(part)])
+        return on_lines([part.name, text_of(part)])
     return ""
-
-
-def _text_of_document(document: Document) -> str:
-    """Empty for what is no text."""
-    if not is_textual(document):
-        return ""
-    return decode_text(medium_of(document).data or "") or ""

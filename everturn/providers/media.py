@@ -220,19 +220,21 @@ def in_words(part: Image | Document) -> str:
         return placeholder(part, UNREADABLE)
     if isinstance(part, Image) or data is None or not _TEXTUAL.fullmatch(media_type):
         return placeholder(part)
-    text = decode_text(data)
+    text = _decode_text(data)
     if text is None:
         return placeholder(part, UNREADABLE)
     return f"[document: {part.name or part.media_type or media_type}]\n{text}"
 
 
-def is_textual(part: Image | Document) -> bool:
-    """Whether its content is text."""
-    media_type, data = medium_of(part)
-    return isinstance(part, Document) and data is not None and bool(_TEXTUAL.fullmatch(media_type))
+def text_of(document: Document) -> str:
+    """Its content, if that is text; else empty."""
+    media_type, data = medium_of(document)
+    if not data or not _TEXTUAL.fullmatch(media_type):
+        return ""
+    return _decode_text(data) or ""
 
 
-def decode_text(data: str) -> str | None:
+def _decode_text(data: str) -> str | None:
     """The text in base64; None if it is not a text."""
     try:
         content = b64decode(data)

@@ -29,7 +29,7 @@ from everturn.providers.base import (
 from everturn.providers.catalog import grammar_over_calls
 from everturn.providers.encoded_messages import EncodedMessages, Item, encoded_messages
 from everturn.providers.json_values import a_dict, a_str
-from everturn.providers.media import PDF, PICTURES, UNREADABLE, can_take, decode_text, is_picture, is_textual, medium_of
+from everturn.providers.media import PDF, PICTURES, UNREADABLE, can_take, is_picture, medium_of, text_of
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from everturn.tools.provider_defined import wire_name_of_member
@@ -353,8 +353,8 @@ def _media_block(part: Image | Document) -> _Block:
     if can_take(part, frozenset({PDF})):
         block["source"] = _media_source(part, media_type, data)
     else:
-        text = decode_text(data) if data and is_textual(part) else None
-        if not (text and text.strip()):
+        text = text_of(part)
+        if not text.strip():
             return _text_block(placeholder(part))
         block["source"] = {"type": "text", "media_type": "text/plain", "data": text}
     if part.name:
