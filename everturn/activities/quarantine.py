@@ -88,7 +88,7 @@ class Quarantine:
             return ""
         return (
             f"the database was restored at {when}, and {tool} may have run in what was lost: it is for a message of "
-            f"{'before' if message_at == LONG_AGO else message_at.isoformat(timespec='seconds')}"
+            f"{'before' if message_at == LONG_AGO else iso_time(message_at)}"
         )
 
 

@@ -404,7 +404,7 @@ async def _show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, cont
                 f"{', '.join(verdict.changed_by)} would change them. To run the call as it is shown now, approve it"
             )
             proposed = verdict.call.arguments
-            problem += _defaults_in_words(tool, proposed)
+            problem += _defaults_in_words(tool.defaults_for(proposed))
     except Stops as stop:
         problem = stop.text
     except ApplicationError as stall:
@@ -482,7 +482,7 @@ async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval
     message = message or f"{tool.name} needs approval"
     return ApplicationError(
         shortened(message, max_bytes=MAX_CAUSE_BYTES)
-        + _in_words(tool.defaults_for(request.arguments) | request.by_default),
+        + _defaults_in_words(tool.defaults_for(request.arguments) | request.by_default),
         _call_details(tool, request),
         type=names.NEEDS_APPROVAL,
         non_retryable=True,
@@ -490,11 +490,7 @@ async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval
     )
 
 
-def _defaults_in_words(tool: Tool, arguments: dict[str, JsonValue]) -> str:
-    return _in_words(tool.defaults_for(arguments))
-
-
-def _in_words(defaults: Mapping[str, Any]) -> str:
+def _defaults_in_words(defaults: Mapping[str, Any]) -> str:
     return shortened(defaults_in_words(defaults), max_bytes=MAX_REASON_BYTES)
 
 

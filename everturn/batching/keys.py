@@ -16,12 +16,12 @@ KEY_DELAY_SECONDS: Final = 60.0
 KEY_CURE: Final = "Start a worker that has it. Then it goes on by itself. To ask the model anew: cancel the turn."
 
 
-def is_of_another_key(error: ProviderError | KeyMissing) -> bool:
+def is_of_another_key(error: ProviderError) -> bool:
     """The batch was sent with a key that this worker has not: providers don't find it then, or refuse."""
     return isinstance(error, KeyMissing) or error.status in (401, 403, 404)
 
 
-def without_key(batch_id: str, error: ProviderError | KeyMissing, hand_back_for: float | None) -> ApplicationError:
+def without_key(batch_id: str, error: ProviderError, hand_back_for: float | None) -> ApplicationError:
     """The error that hands the activity back. `batch_id`: empty if it is not sent yet."""
     cause = f"No worker has the key for it; the one that was asked last says: {error.message}"
     if not isinstance(error, KeyMissing):

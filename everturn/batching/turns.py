@@ -16,7 +16,7 @@ from everturn import names
 from everturn.activities import activity_errors
 from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import MOST_ROUNDS, BatchNotice, BatchTurn, CollectorStart
-from everturn.errors import ContextTooLong, InvalidSetting, KeyMissing, ProviderError
+from everturn.errors import ContextTooLong, InvalidSetting, ProviderError
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
@@ -122,8 +122,6 @@ class BatchedTurns:
         try:
             line = line_of(question, without_thoughts=notice.without_thoughts)
             result = await self._result_of(line, notice)
-        except KeyMissing as error:
-            raise without_key(notice.batch_id, error, request.hand_back_for) from None
         except ProviderError as error:
             if self._is_of_another_key(error, question, notice):
                 raise without_key(notice.batch_id, error, request.hand_back_for) from None

@@ -52,13 +52,10 @@ def after_run(
     if kind == names.INVALID_EDIT:
         reason = "invalid_edit"
         words = cause
-    elif kind == names.UNREADABLE_RESULT:
-        reason = "outcome_unknown"
-        words = f"outcome unknown: {cause}"
     elif runs_once and kind in names.NEVER_BEGUN:
         reason = "has_not_run"
         words = f"it has not {'run again' if doubtful else 'run'}: {cause}"
-    elif runs_once:
+    elif runs_once or kind == names.UNREADABLE_RESULT:
         reason = "outcome_unknown"
         words = f"outcome unknown: {cause}"
     else:

@@ -79,7 +79,6 @@ class Judging:
                 return Judgement(error=GONE, error_text="The conversation's history is deleted.")
             with self._observe(request, answer) as record:
                 judgement = await _judge_answer(evaluator, answer)
-                judgement = judgement.model_copy(update={"version": evaluator.version})
                 record(judgement)
         return judgement
 
@@ -107,7 +106,8 @@ async def _judge_answer(evaluator: OnlineEvaluator, answer: JudgedAnswer) -> Jud
                 _leave_spending(spending)
                 raise _to_try_again(judged, error) from None
     seconds = round(time.monotonic() - began, 3)
-    return judged.model_copy(update={"usage": spending.usage, "cost_usd": spending.cost_usd, "seconds": seconds})
+    spent = {"usage": spending.usage, "cost_usd": spending.cost_usd, "seconds": seconds}
+    return judged.model_copy(update={**spent, "version": evaluator.version})
 
 
 def _not_here(cause: str) -> ApplicationError:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from temporalio.api.common.v1 import Payload
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.evaluations.records import Look, LookingStart
+from everturn.evaluations.records import LookingStart
 from everturn.history import event_types
 from everturn.history.last_results import read_backwards
 from everturn.logs import get_logger
@@ -23,9 +25,10 @@ async def left_off(client: Client, collector: str) -> LookingStart:
     """By the latest run with this id: its last look. From now on, if there is none. Raises RPCError."""
     try:
         async for page in read_backwards(client, collector, "", page_size=PAGE):
-            for event in page:
-                if look := await _look_of(client, event):
-                    return LookingStart(since=look.since, first=look.first)
+            for payloads in filter(None, map(_input_in, page)):
+                last_look: LookingStart
+                [last_look] = await client.data_converter.decode(payloads, [LookingStart])
+                return last_look
     except RPCError as error:
         if not (not_found(error) or error.status is RPCStatusCode.UNIMPLEMENTED):
             raise
@@ -34,14 +37,12 @@ async def left_off(client: Client, collector: str) -> LookingStart:
     return LookingStart()
 
 
-async def _look_of(client: Client, event: HistoryEvent) -> Look | LookingStart | None:
-    if event.event_type == event_types.ACTIVITY_TASK_SCHEDULED:
-        payloads = event.activity_task_scheduled_event_attributes.input.payloads
-        [look] = await client.data_converter.decode(payloads, [Look])
-    elif event.event_type == event_types.WORKFLOW_EXECUTION_STARTED:
-        payloads = event.workflow_execution_started_event_attributes.input.payloads
-        [look] = await client.data_converter.decode(payloads, [LookingStart])
-    else:
-        return None
-    assert isinstance(look, Look | LookingStart)
-    return look
+def _input_in(event: HistoryEvent) -> Sequence[Payload]:
+    """Of a look, or of the run itself: both say from when on to look. Empty for any other event."""
+    match event.event_type:
+        case event_types.ACTIVITY_TASK_SCHEDULED:
+            return event.activity_task_scheduled_event_attributes.input.payloads
+        case event_types.WORKFLOW_EXECUTION_STARTED:
+            return event.workflow_execution_started_event_attributes.input.payloads
+        case _:
+            return ()
