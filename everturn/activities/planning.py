@@ -74,7 +74,7 @@ class _ReplyFacts:
 
     agent: Agent
     hooks: HookRuns | None
-    before: SaidBefore
+    said_before: SaidBefore
     times: ToolTimes
     reviews: Reviews
     careful: bool
@@ -368,7 +368,9 @@ async def _plan_run(facts: _ReplyFacts, tool: Tool, verdict: CallVerdict, contex
             typed_input = await _typed_input(tool, call, context, careful=careful)
         if isinstance(typed_input, RefuseCall):
             return typed_input
-        return await plan_handover(agent, handoff, run | {"input": typed_input}, facts.before, context, careful=careful)
+        return await plan_handover(
+            agent, handoff, run | {"input": typed_input}, facts.said_before, context, careful=careful
+        )
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
 

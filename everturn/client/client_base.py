@@ -127,9 +127,9 @@ class ClientBase:
         if unknown := [key for key in start.searchable if key not in (TENANT, *start.metadata)]:
             has = ", ".join(start.metadata) or "nothing"
             raise Refused(f"searchable= names {unknown[0]!r:.100}, but the metadata has {has}.", cure="Add it.")
-        if taken := RESERVED_KEYS.intersection(start.searchable, start.metadata):
+        if reserved := RESERVED_KEYS.intersection(start.searchable, start.metadata):
             raise Refused(
-                f"The metadata has {min(taken)!r}, which means something else in the index.",
+                f"The metadata has {min(reserved)!r}, which means something else in the index.",
                 cure="Use another name for it, or leave it out of searchable=.",
             )
         if not fits_index(in_index(start, start.searchable)):
@@ -299,7 +299,7 @@ def _origin_in_words(start: Start) -> str:
 
 
 def _search_attributes(start: Start, agent: Agent | str, metadata_keywords: list[str]) -> TypedSearchAttributes:
-    """`found`: what the one for tenants, metadata and forks holds."""
+    """`metadata_keywords`: what the one for tenants, metadata and forks holds."""
     indexed = {names.EVERTURN_STATUS: "running"}
     if start.visibility == "full":
         indexed[names.EVERTURN_AGENT] = _in_charge(start)

@@ -1,5 +1,6 @@
-"""Adds to a status what the conversation does not know itself: that no worker polls the task queue where it waits, and
-that its turn waits for its provider's rate limit, which only the turn's heartbeats say."""
+"""Adds to a status what the conversation does not know itself: that no worker polls the task queue where it waits;
+that its turn waits for its provider's rate limit, which only the turn's heartbeats say; and what became of the
+collector of its batch."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ CURE = "It goes on by itself. A higher limit, more keys or fewer conversations a
 
 
 async def with_wait(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:
-    """The status; if it runs and waits for a worker at a task queue that none polls, or for a provider's rate limit,
-    with that. Raises nothing."""
+    """The status; if it runs and waits for a worker at a task queue that none polls, for a provider's rate limit, or
+    for a batch whose collector is lost or held up, with that. Raises nothing."""
     if status.collector:
         return await with_collector(status, described.id, temporal)
     if status.state != "running" or status.cause:

@@ -221,15 +221,15 @@ def _question_of(part: dict[str, Any]) -> str | None:
 
 def _said_after_answer(messages: Sequence[Any]) -> list[NewMessage]:
     """The user's messages at the end. What can't be read was refused before, and keeps nothing else back."""
-    said: list[NewMessage] = []
+    new_messages: list[NewMessage] = []
     for written in reversed(messages):
         if isinstance(written, dict) and written.get("role") == "assistant":
             break
         with suppress(ValidationError, HTTPException):
             message = _UIMessage.model_validate(written)
             if message.role == "user" and message.id and not message.id.startswith(OWN_ID):
-                said.insert(0, _user_message(message))
-    return said
+                new_messages.insert(0, _user_message(message))
+    return new_messages
 
 
 def _read_choice(call_id: str, question: str, approval: dict[str, Any], shown_input: Any) -> PageDecision:
