@@ -339,7 +339,7 @@ class ModelTurns:
         if self._batches is None or request.summarise or not (has_result or has_batches(question)):
             return None
         with suppress(NotBatched):
-            return await self._batches.reply_to(question, request, turn.agent.patience, fallback=fallback)
+            return await self._batches.reply_to(question, request, turn.agent, fallback=fallback)
         return None
 
     async def _send_question(

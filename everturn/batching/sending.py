@@ -23,14 +23,13 @@ from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
 from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import CREATING, Batch, BatchLine, BatchNotice, SentBatch
-from everturn.batching.turns import collector_id
+from everturn.batching.turns import model_of_collector
 from everturn.errors import FAULTS, EverturnError, KeyMissing, ProviderError
 from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
 from everturn.lost_workers.poison_calls import details_left, leave_details, leave_for_certain
-from everturn.models import Model
 from everturn.system.bounded_concurrency import in_order
 from everturn.temporal.temporal_errors import not_found
 from everturn.text.iso_times import iso_time_at
@@ -71,15 +70,35 @@ class _RequestLine:
 
 class BatchSending:
     def __init__(
-        self, agents: Mapping[str, Agent], turns: ModelTurns, client: Client, *, heartbeats: Heartbeats
+        self,
+        agents: Mapping[str, Agent],
+        turns: ModelTurns,
+        client: Client,
+        *,
+        task_queue: str,
+        heartbeats: Heartbeats,
     ) -> None:
+        """`task_queue`: that of the conversations."""
         self._agents = agents
+        self._task_queue = task_queue
         self._turns = turns
         self._client = client
         self._heartbeats = heartbeats
 
     def activities(self) -> list[Any]:
         return [self.send_batch, self.follow_batch, self.cancel_batch]
+
+    def _api_of(self, agent: Agent, batch: Batch) -> BatchApi:
+        from everturn.providers.batching.turns import batches_of
+
+        known = model_named(agent, batch.model)
+        others = (
+            model.model_copy(update={"name": batch.model})
+            for model in (agent.model, *agent.fallback_models)
+            if model.provider == known.provider
+        )
+        collector = batch.lines[0].turn.collector
+        return batches_of(model_of_collector((known, *others), collector, task_queue=self._task_queue) or known)
 
     # ------------------------------------------------------------ it is sent
 
@@ -89,7 +108,7 @@ class BatchSending:
         agent = await agent_of(self._agents, batch, heartbeats=self._heartbeats)
         with self._heartbeats.beating():
             try:
-                _api_of(agent, batch)
+                self._api_of(agent, batch)
                 return await self._find(agent, batch) or await self._create(agent, batch)
             except KeyMissing as error:
                 raise without_key(batch.batch_id, error, batch.hand_back_for) from None
@@ -109,7 +128,7 @@ class BatchSending:
         lines = [str(line) for line in tried["lines"]]
         since = float(tried["at"])
         try:
-            batch_id = await _api_of(agent, batch).find(batch.name, lines, since=since)
+            batch_id = await self._api_of(agent, batch).find(batch.name, lines, since=since)
         except Undecided as undecided:
             raise _look_again(f"Whether it was created is not known yet: {undecided}.") from None
         if batch_id:
@@ -179,7 +198,7 @@ class BatchSending:
         agent = await agent_of(self._agents, batch, heartbeats=self._heartbeats)
         with self._heartbeats.beating():
             try:
-                is_over = await _api_of(agent, batch).is_over(batch.batch_id)
+                is_over = await self._api_of(agent, batch).is_over(batch.batch_id)
             except ProviderError as error:
                 if is_of_another_key(error):
                     raise without_key(batch.batch_id, error, batch.hand_back_for) from None
@@ -225,7 +244,7 @@ class BatchSending:
         agent = await agent_of(self._agents, batch, heartbeats=self._heartbeats)
         with self._heartbeats.beating():
             try:
-                await _api_of(agent, batch).cancel(batch.batch_id)
+                await self._api_of(agent, batch).cancel(batch.batch_id)
                 _log.info("batch.cancelled", batch=batch.batch_id)
             except KeyMissing as error:
                 raise without_key(batch.batch_id, error, batch.hand_back_for) from None
@@ -233,31 +252,6 @@ class BatchSending:
                 if error.retry:
                     raise _of_provider(error) from None
                 _log.warning("batch.not_cancelled", batch=batch.batch_id, error=str(error))
-
-
-def _api_of(agent: Agent, batch: Batch) -> BatchApi:
-    from everturn.providers.batching.turns import batches_of
-
-    return batches_of(_model_of(agent, batch))
-
-
-def _model_of(agent: Agent, batch: Batch) -> Model:
-    """The model that the batch is for. If a deploy has given the agent another one since, the address and the key are
-    those of the one that leads to the batch's collector."""
-    known = model_named(agent, batch.model)
-    others = (
-        model.model_copy(update={"name": batch.model})
-        for model in (agent.model, *agent.fallback_models)
-        if model.provider == known.provider
-    )
-    return next((model for model in (known, *others) if _leads_to_collector(model, batch)), known)
-
-
-def _leads_to_collector(model: Model, batch: Batch) -> bool:
-    try:
-        return collector_id(model, activity.info().task_queue) == batch.lines[0].turn.collector
-    except EverturnError:  # this worker lacks its key
-        return False
 
 
 def _fitting(ready: Sequence[_RequestLine]) -> list[_RequestLine]:

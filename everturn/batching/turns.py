@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -14,9 +16,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
 from everturn.activities import activity_errors
+from everturn.agent import Agent
 from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import MOST_ROUNDS, BatchNotice, BatchTurn, CollectorStart
-from everturn.errors import ContextTooLong, InvalidSetting, ProviderError
+from everturn.errors import ContextTooLong, EverturnError, InvalidSetting, ProviderError
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
@@ -67,6 +70,19 @@ def collector_id(model: Model, task_queue: str) -> str:
     return f"{names.BATCHES_OF}{model.provider}:{digest}"
 
 
+def model_of_collector(models: Iterable[Model], collector: str, *, task_queue: str) -> Model | None:
+    """The first of them whose address and key lead to this collector: a deploy may have given the agent another model
+    since. None if this worker has none."""
+    return next((model for model in models if _leads_to(collector, model, task_queue)), None)
+
+
+def _leads_to(collector: str, model: Model, task_queue: str) -> bool:
+    try:
+        return collector_id(model, task_queue) == collector
+    except EverturnError:  # this worker lacks its key
+        return False
+
+
 class BatchResults:
     """The results of batches that are over, read once by each worker."""
 
@@ -100,9 +116,7 @@ class BatchedTurns:
         self._settings = settings
         self._results = BatchResults()
 
-    async def reply_to(
-        self, question: Request, request: ModelRequest, patience: Patience, *, fallback: str | None
-    ) -> Reply:
+    async def reply_to(self, question: Request, request: ModelRequest, agent: Agent, *, fallback: str | None) -> Reply:
         """The reply, if the turn's batch is over. Raises the error that makes the turn wait, ProviderError and
         ConfigError as any question, and NotBatched."""
         notice = request.batch
@@ -112,20 +126,22 @@ class BatchedTurns:
             raise await self._to_join(question, request, notice, "its request could not be sent", fallback=fallback)
         if notice.state == "failed":
             raise _failed(notice, fallback=fallback)
-        return await self._read_reply(question, request, notice, patience, fallback=fallback)
+        return await self._read_reply(question, request, notice, agent, fallback=fallback)
 
     async def _read_reply(
-        self, question: Request, request: ModelRequest, notice: BatchNotice, patience: Patience, *, fallback: str | None
+        self, question: Request, request: ModelRequest, notice: BatchNotice, agent: Agent, *, fallback: str | None
     ) -> Reply:
         from everturn.providers.batching.turns import line_of
 
+        models = (question.model, agent.model, *agent.fallback_models)
+        model = model_of_collector(models, notice.collector, task_queue=self._task_queue) or question.model
         try:
-            line = line_of(question, without_thoughts=notice.without_thoughts)
+            line = line_of(replace(question, model=model), without_thoughts=notice.without_thoughts)
             result = await self._result_of(line, notice)
         except ProviderError as error:
-            if self._is_of_another_key(error, question, notice):
+            if self._is_of_another_key(error, model, notice):
                 raise without_key(notice.batch_id, error, request.hand_back_for) from None
-            raise _not_read(error, notice, patience) from None
+            raise _not_read(error, notice, agent.patience) from None
         match result.state:
             case "replied":
                 reply = line.read_reply(result.body)
@@ -149,9 +165,9 @@ class BatchedTurns:
                 reason = "it expired" if state == "expired" else "the batch had no result for it"
                 raise await self._to_join(question, request, notice, reason, fallback=fallback)
 
-    def _is_of_another_key(self, error: ProviderError, question: Request, notice: BatchNotice) -> bool:
+    def _is_of_another_key(self, error: ProviderError, model: Model, notice: BatchNotice) -> bool:
         """False for a batch that is gone: not found with the very key that it was sent with."""
-        if error.status == 404 and notice.collector in ("", collector_id(question.model, self._task_queue)):
+        if error.status == 404 and notice.collector in ("", collector_id(model, self._task_queue)):
             return False
         return is_of_another_key(error)
 

@@ -182,7 +182,9 @@ class Hosting(Interceptor):
             JoinConversation(heartbeats).join_conversation,
             export_spans,
             *WebhookSending(agents, self._client, task_queue=self._conversations, heartbeats=heartbeats).activities(),
-            *BatchSending(agents, turns, self._client, heartbeats=heartbeats).activities(),
+            *BatchSending(
+                agents, turns, self._client, task_queue=self._conversations, heartbeats=heartbeats
+            ).activities(),
             *calls.activities(),
         ]
 

@@ -437,14 +437,22 @@ async def test_a_reply_that_is_paid_is_read_whatever_the_next_worker_lacks(
     assert (provider.paid, provider.live) == (1, [])
 
 
-async def test_a_batch_is_followed_and_read_after_a_deploy_that_gave_its_agent_another_model(client: Client) -> None:
-    with BatchServer() as provider:
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"])
+async def test_a_batch_is_followed_and_read_after_a_deploy_that_gave_its_agent_another_model(
+    client: Client, vendor: Vendor
+) -> None:
+    """With the one of before behind it, if it is of another provider."""
+    with BatchServer() as provider, BatchServer() as other_provider:
         agent = batched(provider.base_url)
         async with hosting(client, agent):
             conversation = await client.start(agent, "Hi")
             await eventually(waits_in(conversation, "batch_1"))
         provider.finish()
-        async with hosting(client, batched(Model("openai:gpt-5.4", base_url=provider.base_url))):
+        newer = Model("openai:gpt-5.4", base_url=provider.base_url)
+        deployed = batched(newer)
+        if vendor != "openai":
+            deployed = batched(other_provider.model(vendor), fallback_models=[newer])
+        async with hosting(client, deployed):
             assert (await conversation.outcome()).text == "Done."
     assert provider.paid == 1
 

@@ -134,7 +134,7 @@ class SimulatedWorker:
                 Approvers(hosted, heartbeats=heartbeats, contexts=contexts).check_decision,
                 KeepTranscript(heartbeats).keep_transcript,
                 *calls.activities(),
-                *BatchSending(hosted, turns, temporal, heartbeats=heartbeats).activities(),
+                *BatchSending(hosted, turns, temporal, task_queue=QUEUE, heartbeats=heartbeats).activities(),
             ],
             activity_executor=None,
             shared_state_manager=None,
