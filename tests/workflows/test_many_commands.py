@@ -54,10 +54,10 @@ async def test_all_that_match_are_paused_before_any_worker_runs_and_resumed_like
         assert await states(conversations) == {"paused"}
         assert model.requests == []
         assert len(await client.resume_all(of(client))) == 5
-        for one in conversations:
-            assert await one.reply() == "Hello."
-            await one.close()
-            await one.outcome()
+        for conversation in conversations:
+            assert await conversation.reply() == "Hello."
+            await conversation.close()
+            await conversation.outcome()
 
 
 async def test_what_is_no_conversation_or_no_query_is_left_alone(client: Client) -> None:
