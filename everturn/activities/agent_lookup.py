@@ -36,7 +36,7 @@ LONGEST_DELAY_SECONDS = 2.0
 
 UNBOUNDED_SECONDS = 365 * 86_400.0
 
-CURE = "Start a worker that has it on this task queue: EVERTURN_AGENTS=FILE.py everturn worker."
+CURE = "Start a worker that has it on this task queue: everturn worker --agents FILE.py."
 
 _log = get_logger("everturn.worker")
 

@@ -273,7 +273,7 @@ def _report_matching(calls: list[DecidedCall], *, verb: str, as_json: bool) -> N
             line = f"{call.conversation_id} {call.call_id} {call_line(call.tool, call.arguments, 100)}"
             print_text(f"not {verb}: {line}: {call.refused}" if call.refused else f"{verb}: {line}")
         if not calls:
-            print_text("No waiting call matches.")
+            print_text("No waiting call matches. `everturn list --status awaiting_approval` lists who waits.")
     if any(call.refused for call in calls):
         raise typer.Exit(1)
 

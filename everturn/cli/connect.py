@@ -161,7 +161,7 @@ async def require_worker(client: Client) -> None:
         address = client.temporal.service_client.config.target_host
         raise Unreachable(
             f"No worker polls the task queue {client.task_queue!r} at {address}.",
-            cure="Start one that hosts the agent: EVERTURN_AGENTS=FILE.py everturn worker.",
+            cure="Start one that hosts the agent: everturn worker --agents FILE.py.",
         )
 
 

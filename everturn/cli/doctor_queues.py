@@ -38,7 +38,7 @@ def _of_role(queue: QueueStatus) -> Finding:
     (role,) = queue.roles
     part = f"workers for {role}"
     if not queue.workers:
-        cure = f"Start one: EVERTURN_AGENTS=FILE.py everturn worker --roles {role}."
+        cure = f"Start one: everturn worker --agents FILE.py --roles {role}."
         detail = f"none polls the task queue {queue.name!r}, to which conversations send {role}"
         return Finding(part, "wrong", detail, cure)
     detail = f"{len(queue.workers)} polled task queue {queue.name!r}: {', '.join(queue.workers[:5])}"

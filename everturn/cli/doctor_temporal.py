@@ -140,5 +140,5 @@ async def workers_finding(client: Client) -> Finding:
         if agents := await hosted_agents(client.temporal, client.task_queue):
             detail += f"; they host {', '.join(sorted(agents))}"
         return Finding("workers", "ok", detail + killed)
-    cure = "Start one: EVERTURN_AGENTS=FILE.py everturn worker."
+    cure = "Start one: everturn worker --agents FILE.py."
     return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}{killed}", cure)

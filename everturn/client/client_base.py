@@ -171,7 +171,7 @@ class ClientBase:
             self._hosts_unknown_until = time.monotonic() + LOOK_AGAIN_SECONDS
             return
         if hosted and not await self._ever_had(agent):
-            a_worker = "a worker that has it: EVERTURN_AGENTS=FILE.py everturn worker."
+            a_worker = "a worker that has it: everturn worker --agents FILE.py."
             cure = f"Start {a_worker}"
             if near := nearest_name(agent, hosted):
                 cure = f"Did you mean {near!r}? If not, start {a_worker}"

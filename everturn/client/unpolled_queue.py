@@ -62,7 +62,7 @@ async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str)
         running, gone_workers = sorted_out(poller.identity for poller in pollers)
         if not running:
             cause = f"No worker polls the task queue {queue.name!r}"
-            cure = "Start one that hosts its agent: EVERTURN_AGENTS=FILE.py everturn worker"
+            cure = "Start one that hosts its agent: everturn worker --agents FILE.py"
             if queue.role:
                 cause += f" for {queue.role}"
                 if queue.name.endswith(f"-{queue.role}"):

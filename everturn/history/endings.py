@@ -62,5 +62,8 @@ def stalled_error(conversation_id: str, turn: int, stall: Stall) -> Stalled:
     """The error for somebody who waits for a reply that can't come before a person helps."""
     return Stalled(
         f"Conversation {conversation_id!r} is stalled in turn {turn}: {stall.cause}",
-        cure=f"{stall.cure or ''} Then, while a worker runs: `{command_about('resume', conversation_id)}`.".strip(),
+        cure=(
+            f"{stall.cure or ''} Then, while a worker runs (`everturn worker --agents FILE.py`): "
+            f"`{command_about('resume', conversation_id)}`."
+        ).strip(),
     )

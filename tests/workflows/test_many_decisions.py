@@ -112,7 +112,9 @@ async def test_from_the_command_line(client: Client, scripted: Scripted, shell: 
         refunds = ["--all", "--agent", agent.name, "--tool", "refund", "--where", '{"cents": {"below": 6}}']
         done = await run("approve", *refunds)
         assert (done.returncode, done.stdout) == (0, f'approved: {first.id} c5 refund(order_id="81", cents=5)\n')
-        assert (await run("approve", *refunds)).stdout == "No waiting call matches.\n"
+        assert (await run("approve", *refunds)).stdout == (
+            "No waiting call matches. `everturn list --status awaiting_approval` lists who waits.\n"
+        )
         done = await run("deny", first.id, "c3000", "s", "--reason", "no", "--within", "60")
         assert (done.returncode, done.stdout) == (0, "denied: c3000, s\n")
         done = await run("approve", second.id, "c7", "--always", "--where", '{"cents": {"at_most": 2000}}')
