@@ -250,7 +250,8 @@ class Status(Record):
     cost_usd: float | None = None
     """So far; None if a price is not known."""
     cause: str | None = None
-    """While it is stalled: why. While it runs: what it waits for, if no worker hosts its agent or has its tool."""
+    """While it is stalled: why. While it runs: what it waits for, if no worker hosts its agent or has its tool, and why
+    its turn is tried again."""
     cure: str | None = None
     """What to do about the cause. A stalled conversation then needs `resume`; one that runs goes on by itself."""
     limited_by: str = ""

@@ -1,6 +1,6 @@
 """Adds to a status what the conversation does not know itself: that no worker polls the task queue where it waits;
-that its turn waits for its provider's rate limit, which only the turn's heartbeats say; and what became of the
-collector of its batch."""
+that its turn waits for its provider's rate limit, which only the turn's heartbeats say; that the turn failed and will
+be tried again, which leaves no event; and what became of the collector of its batch."""
 
 from __future__ import annotations
 
@@ -45,15 +45,16 @@ def _paused_activity(described: WorkflowExecutionDescription) -> tuple[str, str]
     return None
 
 
-async def _budget_wait(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status | None:
-    """The status, if its turn waits for a tenant's budget that does not answer; else None. Raises nothing."""
+async def _failed_try(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status | None:
+    """The status, if its turn has failed and will be tried again, with why; else None. Raises nothing."""
     for pending in described.raw_description.pending_activities:
         last = pending.last_failure
         if pending.activity_type.name == names.CALL_MODEL and pending.HasField("last_failure") and not status.cause:
             with suppress(Exception):  # codecs raise all kinds
                 failed = await read_cause(temporal.data_converter, last)
-                if failed.kind == names.BUDGET_SILENT:
-                    return status.model_copy(update={"cause": failed.cause, "cure": failed.cure or None})
+                waits_for_budget = failed.kind == names.BUDGET_SILENT
+                tried = "" if waits_for_budget else f"Turn {status.turn} is tried again (try {pending.attempt}): "
+                return status.model_copy(update={"cause": f"{tried}{failed.cause}", "cure": failed.cure or None})
     return None
 
 
@@ -63,8 +64,6 @@ async def with_limit(status: Status, described: WorkflowExecutionDescription, te
         return status
     if not status.cause and (held := _paused_activity(described)):
         return status.model_copy(update={"cause": held[0], "cure": held[1]})
-    if waits := await _budget_wait(status, described, temporal):
-        return waits
     for pending in described.raw_description.pending_activities:
         if pending.activity_type.name == names.CALL_MODEL:
             with suppress(Exception):  # codecs raise all kinds; and most turns say something else, or nothing
@@ -73,4 +72,4 @@ async def with_limit(status: Status, described: WorkflowExecutionDescription, te
                 cause = status.cause or f"Turn {status.turn} waits for the rate limit of {limit.limit_of}."
                 more = {"limited_by": limit.limit_of, "cause": cause, "cure": status.cure or CURE}
                 return status.model_copy(update=more)
-    return status
+    return await _failed_try(status, described, temporal) or status

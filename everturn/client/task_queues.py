@@ -72,7 +72,8 @@ class QueuesClient(ClientBase):
             raise Refused(
                 f"No worker leaves {role} to others: they run on the task queue {self.task_queue!r}, where workers "
                 "start them without asking the server.",
-                cure=f"Start workers for {role} (everturn worker --roles {role}), and the others without that role.",
+                cure=f"Start workers for {role} (everturn worker --agents FILE.py --roles {role}), and the others "
+                "without that role.",
             )
         wanted = limit or QueueLimit()
         request = UpdateTaskQueueConfigRequest(

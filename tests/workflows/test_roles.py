@@ -272,7 +272,7 @@ async def test_a_role_without_a_worker_is_named_by_the_status_the_events_and_the
         await eventually(told, what="the status says who lacks")
         status = await conversation.status()
         assert status.state == "running"
-        assert "everturn worker --roles models" in (status.cure or "")
+        assert "everturn worker --agents FILE.py --roles models" in (status.cure or "")
         async for event in conversation.events():
             if isinstance(event, WorkerAwaited):
                 break
