@@ -24,6 +24,7 @@ from everturn.providers import output_limits, refused_grammars
 from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
 from everturn.providers.rate_limits.rate_headers import limit_reset, read_header, retry_after
+from everturn.providers.rate_limits.waits_in_words import wait_in_words
 from everturn.sizes import clipped
 from everturn.text.utf8 import mend
 
@@ -229,6 +230,8 @@ def of_response(
         wait = error_body.retry_after
     if wait is None and status == 429:
         wait = limit_reset(headers)
+    if wait is None and kind in {RateLimited, Unavailable}:
+        wait = wait_in_words(error_body.message)
     error = kind(
         _error_message(endpoint, status, error_body, request_id),
         cure=_cure_for(kind, endpoint, status),

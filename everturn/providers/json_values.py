@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -93,9 +93,15 @@ def object_in(text: str) -> dict[str, Any] | None:
     return None
 
 
+NO_ARGUMENTS: Final = frozenset({"null", "[]", '""', '"null"'})
+"""What servers write for no arguments: Groq null, programs in PHP an empty list; as a text if they encode it twice."""
+
+
 def arguments_in(text: str) -> dict[str, Any] | None:
     """The object that a call's arguments are. Before streamed ones, Bedrock writes an empty object of its own:
     `{}{...}` (openai-agents-js#712, 2025-12)."""
+    if text.strip() in NO_ARGUMENTS:
+        return {}
     written = object_in(text)
     if written is None and text.lstrip().startswith("{}"):
         return object_in(text.lstrip()[2:])

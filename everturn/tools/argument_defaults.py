@@ -8,6 +8,7 @@ from typing import Any, Final
 from everturn.text.json_text import json_text
 from everturn.text.utf8 import mend
 from everturn.validation.schema_references import target_of
+from everturn.validation.sub_schemas import declared_types
 
 MOST_SHOWN: Final = 50
 """Of one call's."""
@@ -96,8 +97,8 @@ class _DefaultsReader:
 def _may_fit(schema: Schema, value: object) -> bool:
     """Whether an object or a list may go by it, by what is required, and by values that it names."""
     if isinstance(value, list):
-        return schema.get("type") == "array"
-    if not isinstance(value, dict) or schema.get("type") != "object":
+        return "array" in declared_types(schema)
+    if not isinstance(value, dict) or "object" not in declared_types(schema):
         return False
     required = schema.get("required")
     if isinstance(required, list) and any(name not in value for name in required):

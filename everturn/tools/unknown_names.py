@@ -10,7 +10,7 @@ from everturn.sizes import clipped
 from everturn.tools.json_schema import MAX_VALUE_CHARS
 from everturn.validation.open_objects import is_listed, takes_more
 from everturn.validation.schema_references import resolved
-from everturn.validation.sub_schemas import children_with_schemas
+from everturn.validation.sub_schemas import children_with_schemas, declared_types
 
 _MOST_NAMES = 5
 
@@ -76,7 +76,7 @@ class _Search:
     ) -> list[str]:
         """By the schema that fits best: by the value's kind and its own names, and then by those further in."""
         kind = "array" if isinstance(value, list) else "object"
-        possible = [branch for branch in branches if branch.get("type") in (None, kind)]
+        possible = [branch for branch in branches if kind in (declared_types(branch) or [kind])]
         misfits = [(len(_unknown_in(value, branch)), self.problems_at(place, value, branch)) for branch in possible]
         _, problems = min(misfits, key=lambda misfit: (misfit[0], len(misfit[1])), default=(0, []))
         return problems

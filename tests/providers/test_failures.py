@@ -507,6 +507,13 @@ def _limits(remaining: str) -> dict[str, str]:
         ({}, {"error": {"message": "x", "metadata": {"headers": {"Retry-After": "9"}}}}, 9.0),  # OpenRouter's body
         ({}, {"title": "Error 1015", "retryable": True, "retry_after": 30}, 30.0),  # Cloudflare's own
         ({}, {"error": "Model m is currently loading", "estimated_time": 20.5}, 20.5),  # Hugging Face
+        ({}, openai("Limit 30000, Requested 2000. Please try again in 1m30.5s. Visit https://x"), 90.5),  # OpenAI, Groq
+        ({}, openai("Please try again in 250ms."), 0.25),
+        ({"retry-after": "3"}, openai("Please try again in 20s."), 3.0),
+        ({}, openai("Please retry after 1 second."), 1.0),  # Azure
+        ({}, openai("Please wait at least 2 minutes and 5 seconds before retrying."), 125.0),
+        ({}, openai("litellm.RateLimitError: {'retry-after': '12.5'}"), 12.5),
+        ({}, openai("Try again in 2 days, or retry after 3 months: retry_after=2026-11-30"), None),
     ],
 )
 def test_how_long_a_gateway_asks_us_to_wait(headers: dict[str, str], body: Any, seconds: float | None) -> None:

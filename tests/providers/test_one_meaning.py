@@ -86,8 +86,9 @@ def gemini_call(arguments: str, stream: bool) -> Reply:
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("call", [chat_call, responses_call, anthropic_call, gemini_call])
-def test_null_for_arguments_is_no_arguments(call: Any, stream: bool) -> None:
-    (found,) = call("null", stream).tool_calls
+@pytest.mark.parametrize("written", ["null", '""', '"null"', "[]"])
+def test_null_for_arguments_is_no_arguments(call: Any, written: str, stream: bool) -> None:
+    (found,) = call(written, stream).tool_calls
     assert (found.arguments, found.unparsed) == ({}, None)
 
 

@@ -65,6 +65,12 @@ def test_defaults_are_found_at_any_depth(arguments: dict[str, Any], defaults: di
     assert pay.defaults_for(arguments) == defaults
 
 
+def test_they_are_found_in_a_union_whose_types_are_listed() -> None:
+    money = {"type": ["object", "null"], "properties": {"currency": {"default": "EUR"}}}
+    schema = {"properties": {"amount": {"anyOf": [money, {"type": ["array", "null"]}]}}}
+    assert find_defaults(schema, {"amount": {}}) == {"amount.currency": "EUR"}
+
+
 @pytest.mark.parametrize(
     "schema",
     [

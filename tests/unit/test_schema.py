@@ -213,6 +213,13 @@ def test_inside_of_objects_only_the_names_of_the_schema_count(value: Any, place:
     assert problem.startswith(f"{place}: Unknown; its fields are amount")
 
 
+def test_they_count_in_a_union_whose_types_are_listed() -> None:
+    money = {"type": ["object", "null"], "properties": {"amount": {}}, "additionalProperties": False}
+    schema = {"properties": {"value": {"anyOf": [money, {"type": ["string", "integer"]}]}}}
+    [problem] = unknown_names.problems_within({"value": {"cents": 90_000}}, schema)
+    assert problem.startswith("value.cents: Unknown; its fields are amount")
+
+
 @pytest.mark.timeout(60)
 def test_a_schema_that_holds_unions_of_itself_is_looked_through_once_however_deep_the_value() -> None:
     """A look at each branch for each branch above it would end in years."""

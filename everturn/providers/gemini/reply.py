@@ -337,7 +337,7 @@ class Assembler:
     ) -> ToolCall:
         name = reading.own_name(call.name, self.request)
         given = call.arguments
-        if given is None:
+        if given is None or (isinstance(given, str) and not given.strip()):
             # No arguments are {}, unless the reply was cut off before they came.
             given = "" if cut_off and not call.partial else {}
         arguments: dict[str, Any] = {}

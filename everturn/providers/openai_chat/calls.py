@@ -182,8 +182,8 @@ def tool_call(
     if call.custom:
         arguments = None if cut_off else {"input": text}
         extra["type"] = "custom"
-    # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
-    elif text.strip() == "null" or (not text.strip() and bare_is_whole and not cut_off):
+    # No arguments at all are {}, unless the reply was cut off before they came.
+    elif not text.strip() and bare_is_whole and not cut_off:
         arguments = {}
     else:
         arguments = arguments_in(text)

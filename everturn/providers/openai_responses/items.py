@@ -13,6 +13,7 @@ from typing import Any
 
 from everturn.providers.base import UNPARSED, plain_name
 from everturn.providers.json_values import (
+    NO_ARGUMENTS,
     a_dict,
     a_list,
     a_str,
@@ -79,7 +80,7 @@ def call_of(item: Item, *, name: str, call_id: str, provider_id: str | None, cut
         given = item.get("arguments")
         text = "" if given is None else text_or_json(given)
         extra = _without_fields(item, "type", "call_id", "name", "arguments")
-        if text.strip() in {"", "null"}:
+        if not text.strip() or text.strip() in NO_ARGUMENTS:
             arguments = {}
         else:
             arguments = arguments_in(text)
