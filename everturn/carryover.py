@@ -64,7 +64,7 @@ def mark_of(limits: Mapping[str, JsonValue]) -> str:
 
 
 class Packed(Record):
-    """Messages in the payload itself: see compressed_messages.py."""
+    """Messages in the payload itself: see packed_messages.py."""
 
     kind: Literal["packed"] = "packed"
     data: str

@@ -50,7 +50,7 @@ PARTS = (
     Part("the reply is read", r"_read_reply", "read as it is written: text for who watches, and bounds on its size"),
     Part(
         "what stands before a model's call",
-        r"model_call|_ask_model|within_limit",
+        r"model_call|_reply_of_model|within_limit",
         "rate limits, keys, retries, time limits",
     ),
     Part("calls are planned", r"plan_calls|_follow_up", "arguments are checked, rules are asked: in the turn itself"),

@@ -7,11 +7,11 @@ from temporalio import activity
 from everturn import names
 from everturn.activities import activity_errors
 from everturn.carryover import Packed, StoredInRun
-from everturn.compressed_messages import pack
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
 from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.history.reader import first_step
 from everturn.history.transcript import Transcript, read_earlier
+from everturn.packed_messages import pack
 from everturn.sizes import MAX_PACKED_ALONE_BYTES
 
 

@@ -11,7 +11,7 @@ What `call_model` passes before it asks, in this order (1 to 5 are interceptors 
 7. `agent_of`: a worker that does not host the agent hands the turn back to the queue.
 8. `beating`: from here on, a worker that is lost is noticed in seconds, and a cancelled turn hands over what it has.
 9. `retrying_for`: from here on the agent is known, and its patience says how long such an error is tried again.
-10. `take_over`: if the worker before this one was lost, the conversation is not to wait for it again.
+10. `free_queue_of_lost_worker`: if the worker before this one was lost, the conversation is not to wait for it again.
 11. `_prepare_turn`: MCP servers name their tools; the messages are made whole, from memory or from the history; the
     user's functions decide on instructions and tools. What fails here stalls or is retried, and nothing was asked.
 """
@@ -70,7 +70,7 @@ from everturn.history.transcript import Transcript, filled_delta, read_transcrip
 from everturn.live.heartbeat_text import HeartbeatText, Streaming
 from everturn.logs import get_logger
 from everturn.lost_workers import poison_calls
-from everturn.lost_workers.free_sticky_queue import take_over
+from everturn.lost_workers.free_sticky_queue import free_queue_of_lost_worker
 from everturn.models import Model
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
@@ -168,7 +168,7 @@ class ModelTurns:
 
     async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
         started = time.monotonic()
-        await take_over()
+        await free_queue_of_lost_worker()
         met = not self._prefixes.knows(request.digest)
         turn = await self._prepare_turn(agent, request)
         request = turn.request
@@ -176,7 +176,7 @@ class ModelTurns:
             return await self._write_summary(turn, spent)
         cache = PromptCacheWatch(request, turn.prefix, turn.delta)
         heartbeat_text = self._begin_heartbeat_text(beat, turn)
-        reply = await self._ask_model(turn, turn.messages, heartbeat_text=heartbeat_text, cache=cache)
+        reply = await self._reply_of_model(turn, turn.messages, heartbeat_text=heartbeat_text, cache=cache)
         reply, plan, output, problem = await self._follow_up(turn, reply)
         reply = sign_reply(reply, request)
         spent.add_usage(reply.usage, turn.cost_of(reply))
@@ -260,7 +260,7 @@ class ModelTurns:
     async def extend_prefix(self, request: ModelRequest) -> str:
         """The digest of the prefix followed by the delta. No model is asked: the next run begins after both."""
         with self._heartbeats.beating():
-            await take_over()
+            await free_queue_of_lost_worker()
             request, prefix, delta = await self._complete_messages(request)
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
@@ -278,7 +278,7 @@ class ModelTurns:
         old_messages, keep_from = compaction.to_summarise(turn.prefix, view, wanted) if wanted else ([], 0)
         if not old_messages:
             return ModelReply(message=Message(role="user", parts=()), digest=turn.request.digest)
-        reply = await self._ask_model(turn, [*old_messages, Message.user(compaction.ASK)])
+        reply = await self._reply_of_model(turn, [*old_messages, Message.user(compaction.ASK)])
         spent.add_usage(reply.usage, turn.cost_of(reply))
         summary = compaction.summary_of(reply.text)
         _log.info("transcript.summarised", **_log_fields(reply), messages=len(old_messages))
@@ -291,7 +291,7 @@ class ModelTurns:
             view=(view or View()).model_copy(update={"summary_at": len(turn.prefix), "keep_from": keep_from}),
         )
 
-    async def _ask_model(
+    async def _reply_of_model(
         self,
         turn: Turn,
         messages: Sequence[Message],

@@ -42,7 +42,7 @@ from everturn.errors import NeedsApproval, OutcomeUnknown, Retry
 from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats
 from everturn.logs import get_logger
 from everturn.lost_workers import poison_calls
-from everturn.lost_workers.free_sticky_queue import take_over
+from everturn.lost_workers.free_sticky_queue import free_queue_of_lost_worker
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.policy import same_json
@@ -200,7 +200,7 @@ class ToolCalls:
     async def _run_tool(self, agent: Agent, tool: Tool, name: str, request: ToolRequest) -> ToolResult:
         started = time.monotonic()
         with self._heartbeats.beating(begins=False) as beat:
-            await take_over()
+            await free_queue_of_lost_worker()
             lost = await self._local_tries.count_lost() if activity.info().is_local else poison_calls.blamed_tries()
             if lost >= poison_calls.MOST_OF_A_TOOL:
                 result_lost = _make_result(name, request, _lost_text(tool, lost), is_error=True)

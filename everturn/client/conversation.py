@@ -14,13 +14,13 @@ from everturn import names
 from everturn.agent import Agent
 from everturn.calls.decision_records import already_decided
 from everturn.client import listing, updates
+from everturn.client.cancel_turn import find_seen_reply, wait_for_the_end
 from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload, with_tools
 from everturn.client.missing_worker import Silence, with_warnings
 from everturn.client.seen_calls import SeenCall, seen_options
-from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.status_waits import with_wait
 from everturn.client.tools_run_here import call_tool, run_tools
@@ -413,9 +413,9 @@ class Conversation(Forks, Generic[OutputT_co]):
         await self._send_update(names.CLOSE, {"reason": reason, "without_deciding": True})
 
     async def _cancel_turn(self, control: dict[str, Any]) -> None:
-        seen = await seen_reply(self._temporal, self.id, self._client.live)
+        seen = await find_seen_reply(self._temporal, self.id, self._client.live)
         await self._send_update(names.CANCEL_TURN, {**control, "seen": seen})
-        await cut_short(self._temporal, self.id)
+        await wait_for_the_end(self._temporal, self.id)
 
     async def _decide_calls(self, name: str, call_id: str, *, children: bool, **payload: Any) -> tuple[str, ...]:
         if not children:

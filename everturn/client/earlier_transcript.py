@@ -8,9 +8,9 @@ from typing import Any
 from pydantic_core import PydanticSerializationError
 
 from everturn.carryover import Beginning, CarryOver, Packed
-from everturn.compressed_messages import pack
 from everturn.errors import Refused
 from everturn.formats.any_format import read_any
+from everturn.packed_messages import pack
 from everturn.payloads import Start
 from everturn.records import Message
 from everturn.sizes import MAX_PACKED_AT_START_BYTES

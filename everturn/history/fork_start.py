@@ -11,13 +11,13 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from everturn.carryover import Beginning, Packed, StoredInRun, WorkerFacts
-from everturn.compressed_messages import pack
 from everturn.errors import NotFound, Refused
 from everturn.history.reader import first_step, read_steps
 from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKept, TurnCompleted
 from everturn.history.transcript import Transcript, read_transcript
+from everturn.packed_messages import pack
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Outcome, Part, ResultPart, ToolResult, results_in
 from everturn.sizes import MAX_FORK_LINE_BYTES, MAX_PACKED_AT_START_BYTES, size_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn.carryover import CarryOver, Packed, StoredInRun
-from everturn.compressed_messages import pack
+from everturn.packed_messages import pack
 from everturn.records import Message, results_in
 from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
 from everturn.state import State

@@ -10,7 +10,6 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.calls.result_checks import check_of_event
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun
-from everturn.compressed_messages import unpack
 from everturn.errors import ConversationError, NotFound
 from everturn.heartbeats.details import SeenReply, longer_reply
 from everturn.history.reader import read_steps
@@ -29,6 +28,7 @@ from everturn.history.steps import (
     TurnFailed,
     TurnScheduled,
 )
+from everturn.packed_messages import unpack
 from everturn.payloads import Control, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.records import Message, ToolCall, ToolResult, results_in

@@ -1,1 +1,1 @@
-"""HTTP's bytes, decoded: server-sent events, compressed answers."""
+"""HTTP's bytes, decoded: server-sent events, compressed answers, numbers and times in headers."""

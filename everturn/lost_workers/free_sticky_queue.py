@@ -12,7 +12,7 @@ from everturn.lost_workers.journal import RPC_TIMEOUT, release_conversation
 _log = get_logger("everturn.worker")
 
 
-async def take_over() -> None:
+async def free_queue_of_lost_worker() -> None:
     """Releases the conversation from the worker that was lost with this activity's last try, if one was.
 
     That worker usually held the conversation, too. Then the workflow task that takes this activity's result would be

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from everturn.errors import (
@@ -20,10 +19,12 @@ from everturn.errors import (
     RequestRefused,
     Unavailable,
 )
+from everturn.http.headers import read_header, read_number
+from everturn.http.retry_after import seconds_to_wait
 from everturn.providers import output_limits, refused_grammars
 from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
-from everturn.providers.rate_limits.rate_headers import limit_reset, read_header, retry_after
+from everturn.providers.rate_limits.rate_headers import limit_reset
 from everturn.providers.rate_limits.waits_in_words import wait_in_words
 from everturn.sizes import clipped
 from everturn.text.utf8 import mend
@@ -225,7 +226,7 @@ def of_response(
     request_id = next(filter(None, given_ids), error_body.request_id)
     if request_id:
         request_id = _quotable_line(request_id, endpoint)[:128]
-    wait = retry_after(headers)
+    wait = seconds_to_wait(headers)
     if wait is None:
         wait = error_body.retry_after
     if wait is None and status == 429:
@@ -376,11 +377,11 @@ def _read_error(body: object) -> _ErrorBody:
     details, wait = _google_details(a_list(inner.get("details")))
     if wait is None:  # Cloudflare's own errors, as JSON (2026-03); Hugging Face, while a model is loaded
         waits = (place.get(name) for place in (inner, outer) for name in ("retry_after", "estimated_time"))
-        wait = next((_read_number(str(given)) for given in waits if isinstance(given, int | float)), None)
+        wait = next((read_number(str(given)) for given in waits if isinstance(given, int | float)), None)
     if wait is None:  # OpenRouter: the headers of the provider behind it
         passed_on = a_dict(a_dict(fields.get("metadata")).get("headers"))
         given = {str(name).lower(): str(text) for name, text in passed_on.items()}
-        wait = retry_after(given)
+        wait = seconds_to_wait(given)
         if wait is None:
             wait = limit_reset(given)
     return _ErrorBody(
@@ -438,7 +439,7 @@ def _google_details(details: list[Any]) -> tuple[frozenset[str], float | None]:
     violations = [a_dict(item) for detail in fields for item in a_list(detail.get("violations"))]
     if any("PerDay" in a_str(violation.get("quotaId")) for violation in violations):
         codes.add("quota_per_day")
-    waits = (_read_number(a_str(detail.get("retryDelay")).removesuffix("s")) for detail in fields)
+    waits = (read_number(a_str(detail.get("retryDelay")).removesuffix("s")) for detail in fields)
     return frozenset(codes), next((wait for wait in waits if wait is not None), None)
 
 
@@ -473,13 +474,3 @@ def _quotable_line(text: str, endpoint: ModelEndpoint) -> str:
 
 def _quoted_address(endpoint: ModelEndpoint) -> str:
     return repr(_quotable_line(endpoint.address, endpoint))
-
-
-def _read_number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    if not isfinite(number) or number < 0:
-        return None
-    return number

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from everturn.http.headers import http_date
 from everturn.providers.catalog import ModelEndpoint
-from everturn.providers.rate_limits.rate_headers import http_date
 
 _MOST_ENDPOINTS: Final = 256
 

@@ -22,9 +22,9 @@ from everturn.activities.patience import spend
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent
 from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.http.retry_after import seconds_to_wait
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
-from everturn.providers.rate_limits.rate_headers import retry_after
 from everturn.temporal.ids import webhook_workflow_id
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.text.commands import command_about
@@ -136,7 +136,7 @@ async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tu
         opened = connections.open_answer(client, "POST", webhook.url, headers=httpx.Headers(headers), content=body)
         try:
             async with asyncio.timeout(webhook.timeout.total_seconds()), opened as answer:
-                return answer.status_code, retry_after(answer.headers)
+                return answer.status_code, seconds_to_wait(answer.headers)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError) as error:
             raise _NoAddress(type(error).__name__) from None
         except httpx.TransportError as error:

@@ -15,7 +15,7 @@ from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, Wo
 
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.payloads import ModelRequest
-from everturn.workflows.recent_messages import HeldMessages
+from everturn.workflows.recent_messages import MessagesInMemory
 
 
 class KnownMessages:
@@ -44,20 +44,20 @@ class KnownMessages:
                 self.replayed |= replaying
                 request = next(iter(input.args), None)
                 if isinstance(request, ModelRequest) and not replaying:
-                    held: HeldMessages = workflow.instance().held
-                    known.lend_messages(request, held, workflow.info().run_id, replayed=self.replayed)
+                    in_memory: MessagesInMemory = workflow.instance().messages_in_memory
+                    known.lend_messages(request, in_memory, workflow.info().run_id, replayed=self.replayed)
                     self.replayed = False
                 return self.next.start_activity(input)
 
         return Inbound
 
-    def lend_messages(self, request: ModelRequest, held: HeldMessages, run_id: str, *, replayed: bool) -> None:
+    def lend_messages(self, request: ModelRequest, in_memory: MessagesInMemory, run_id: str, *, replayed: bool) -> None:
         """Called before the activity with this request can begin."""
         if self.loop is None:
             return
         if lacking := [call_id for call_id in request.named if not self._prefixes.knows_result(run_id, call_id)]:
-            for result in held.unseen_results(lacking):
+            for result in in_memory.unseen_results(lacking):
                 self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
         # Only after a replay: if turns run on another worker, handing over each prefix is not worth it.
-        if replayed and not self._prefixes.knows(request.digest) and (prefix := held.prefix):
+        if replayed and not self._prefixes.knows(request.digest) and (prefix := in_memory.prefix):
             self.loop.call_soon_threadsafe(self._prefixes.remember, "", (), prefix)

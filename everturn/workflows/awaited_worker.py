@@ -55,9 +55,9 @@ def with_remaining_details(request: ToolRequest, begin: Callable[[ToolRequest], 
 
 
 class AwaitedWorker:
-    def __init__(self, state: State, holds: StallsAndPauses, on_change: Callable[[], None]) -> None:
+    def __init__(self, state: State, stalls_and_pauses: StallsAndPauses, on_change: Callable[[], None]) -> None:
         self._state = state
-        self._holds = holds
+        self._stalls_and_pauses = stalls_and_pauses
         self._awaited: dict[str, tuple[str, str | None]] = {}
         """Cause and cure, by the activity that waits."""
         self._on_change = on_change
@@ -115,7 +115,7 @@ class AwaitedWorker:
             except ActivityError as error:
                 if not tool_results.not_hosted(error) or self._state.closing:
                     raise
-                await self._holds.wait_while_stalled(
+                await self._stalls_and_pauses.wait_while_stalled(
                     tool_results.cause_of(error), tool_results.detail_of(error, "cure")
                 )
                 if self._state.closing:

@@ -55,7 +55,7 @@ class Commands:
         self._tracing = tracing
         self._on_change = on_change
         self.handlers = Handlers(self, listeners)
-        self.holds = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
+        self.stalls_and_pauses = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
 
     def find_type(self, name: str) -> CommandType | None:
         """What a signal or update of that name is; None if there is none."""
@@ -81,7 +81,7 @@ class Commands:
     async def message_or_end(self) -> None:
         """Waits until there is a message to answer, the conversation closes, or has idled for its time."""
         state = self.state
-        await self.holds.nothing_lost()
+        await self.stalls_and_pauses.stall_if_signals_were_lost()
         while state.is_idle and not state.closing:
             self._on_change()
             with suppress(asyncio.TimeoutError):
@@ -91,7 +91,7 @@ class Commands:
                 )
             if not self.handlers.lost:
                 return
-            await self.holds.nothing_lost()
+            await self.stalls_and_pauses.stall_if_signals_were_lost()
 
     # ------------------------------------------------------------ messages
 
@@ -209,15 +209,15 @@ class Commands:
         return self._show_change()
 
     def _keep_early_resume(self, _: Control, later: Later) -> bool:
-        return not (self.state.is_idle or self.state.pending) and self.holds.keep_early(later)
+        return not (self.state.is_idle or self.state.pending) and self.stalls_and_pauses.keep_early(later)
 
     def _resume(self, control: Control) -> dict[str, Any]:
-        self.holds.freed = names.RESUME, control.by
+        self.stalls_and_pauses.ended_by = names.RESUME, control.by
         self.state.resume(control)
         return self._show_change()
 
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
-        self.holds.freed = names.CANCEL_TURN, control.by
+        self.stalls_and_pauses.ended_by = names.CANCEL_TURN, control.by
         self.state.cancel(control)
         self._show_if_it_runs_on()
         if self._answering:  # what people call a turn goes until the final reply
@@ -225,7 +225,7 @@ class Commands:
         return {"state": self.state.name}
 
     def _close(self, control: Control) -> dict[str, Any]:
-        self.holds.freed = names.CLOSE, control.by
+        self.stalls_and_pauses.ended_by = names.CLOSE, control.by
         self.state.close()
         self._show_if_it_runs_on()
         self.approvals.deny_all(
@@ -238,7 +238,7 @@ class Commands:
     def _show_if_it_runs_on(self) -> None:
         """A person may end the turn during which the conversation was paused: lists must not say `paused` until that
         turn is over. A pause or stall that waits already shows the new state by itself."""
-        if not self.holds.is_held:
+        if not self.stalls_and_pauses.is_held:
             self._on_change()
 
     def _show_change(self) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from temporalio.exceptions import ActivityError
 
 from everturn import names
 from everturn.carryover import CarryOver, Earlier, OpenReply, Packed, StoredInRun
-from everturn.compressed_messages import pack
 from everturn.logs import workflow_log
+from everturn.packed_messages import pack
 from everturn.payloads import ModelRequest, Start
 from everturn.size_estimates import fits
 from everturn.sizes import MAX_HANDED_BYTES, MAX_HISTORY_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, size_of

@@ -36,7 +36,7 @@ from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import stop_if_cancelled, turn_over
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
-from everturn.workflows.recent_messages import HeldMessages, RecentMessages
+from everturn.workflows.recent_messages import MessagesInMemory, RecentMessages
 from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
@@ -86,7 +86,7 @@ class ConversationWorkflow:
         self._state = State(self._start_input.start, run_began=began, on_prefix=self._recent.add)
         if carry_over.earlier:
             self._state.prefix.earlier = continue_as_new.hold_earlier(carry_over.earlier)
-        self.held = HeldMessages(self._state, self._recent)
+        self.messages_in_memory = MessagesInMemory(self._state, self._recent)
         self.visibility = Visibility(
             self._state,
             self._recent,
@@ -115,7 +115,7 @@ class ConversationWorkflow:
         self._commands = Commands(
             self._state, self._approvals, self._tracing, listeners=listeners, on_change=self._show_state
         )
-        self._awaited_worker = AwaitedWorker(self._state, self._commands.holds, on_change=self._show_state)
+        self._awaited_worker = AwaitedWorker(self._state, self._commands.stalls_and_pauses, on_change=self._show_state)
         self._calls = OpenCalls(
             self._state,
             self._ledger,
@@ -134,7 +134,7 @@ class ConversationWorkflow:
     async def run(self, *_: Any) -> Outcome:
         if self._start_input.handed:
             if not self._state.closing:
-                await self._commands.holds.wait_while_stalled(self._start_input.problem, DEPLOY_ITS_CODE)
+                await self._commands.stalls_and_pauses.wait_while_stalled(self._start_input.problem, DEPLOY_ITS_CODE)
             if self._state.closing and not self._state.inbox.late:
                 return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
             continue_as_new.go_on(self._start_input.handed_on(self._state))
@@ -249,7 +249,7 @@ class ConversationWorkflow:
         None if that person closed the conversation, if a summary had to come first, or if a limit ends it by then."""
         state = self._state
         while True:
-            await self._commands.holds.wait_while_paused()
+            await self._commands.stalls_and_pauses.wait_while_paused()
             if state.abandoned:
                 return None
             # Here, too: a stall can be resumed any number of times, and each time costs an update and some events.
@@ -270,7 +270,7 @@ class ConversationWorkflow:
                 if state.closing:
                     state.abandoned = True
                     return None
-                await self._commands.holds.wait_while_stalled(error.problem, READ_AGAIN)
+                await self._commands.stalls_and_pauses.wait_while_stalled(error.problem, READ_AGAIN)
                 if not state.abandoned and (reply := self._read_again(error.raw)):
                     return reply
             except ActivityError as error:
@@ -288,7 +288,7 @@ class ConversationWorkflow:
                 else:
                     if not self._batches.holds_reply:
                         state.begin_fallbacks_anew()
-                    await self._commands.holds.wait_while_stalled(
+                    await self._commands.stalls_and_pauses.wait_while_stalled(
                         tool_results.cause_of(error), tool_results.detail_of(error, "cure")
                     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from everturn.carryover import StoredInRun
-from everturn.compressed_messages import unpack
+from everturn.packed_messages import unpack
 from everturn.records import Message, Text, ToolResult, results_in
 from everturn.size_estimates import fits
 from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, size_of
@@ -61,7 +61,7 @@ class RecentMessages:
         return list(cut_messages(page, MAX_DELTA_BYTES))
 
 
-class HeldMessages:
+class MessagesInMemory:
     """The messages that a conversation has in memory, for its worker."""
 
     def __init__(self, state: State, recent: RecentMessages) -> None:

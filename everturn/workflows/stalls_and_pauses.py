@@ -24,7 +24,7 @@ class StallsAndPauses:
         self._early = EarlyDecisions()
         self._held: set[str] = set()
         """Why the conversation waits for `resume`."""
-        self.freed = "", ""
+        self.ended_by = "", ""
         """The last command that ended a stall or pause, and who sent it."""
 
     @property
@@ -36,7 +36,7 @@ class StallsAndPauses:
         """Keeps a `resume` that came before the stall that it is for."""
         return self._early.keep(names.RESUME, resume, waits=False)
 
-    async def nothing_lost(self) -> None:
+    async def stall_if_signals_were_lost(self) -> None:
         """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
         while (lost := self._handlers.lost) and not self._state.closing:
             named = lost[:MOST_NAMED]
@@ -56,7 +56,7 @@ class StallsAndPauses:
         await self._hold_until("stalled", lambda: state.stall is None)
 
     async def wait_while_paused(self) -> None:
-        await self.nothing_lost()
+        await self.stall_if_signals_were_lost()
         if self._state.paused:
             self._on_change()  # another agent may have taken over since
             await self._hold_until("paused", lambda: not self._state.paused)
@@ -72,5 +72,5 @@ class StallsAndPauses:
             await workflow.wait_condition(over)
         finally:
             self._held.discard(reason)
-            ended, sender = self.freed if over() else ("", "")
+            ended, sender = self.ended_by if over() else ("", "")
             self._tracing.was_held(reason, since=since, ended=ended, resumed_by=sender)

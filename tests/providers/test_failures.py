@@ -23,6 +23,7 @@ from everturn.errors import (
     RequestRefused,
     Unavailable,
 )
+from everturn.http.retry_after import seconds_to_wait
 from everturn.models import Model
 from everturn.providers import failures
 from everturn.providers.catalog import resolve_endpoint
@@ -300,12 +301,12 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
     ],
 )
 def test_how_long_the_provider_asks_us_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert failures.retry_after(httpx.Headers(headers), now=NOW) == seconds
+    assert seconds_to_wait(httpx.Headers(headers), now=NOW) == seconds
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=255), max_size=40))
 def test_no_retry_after_header_crashes(text: str) -> None:
-    seconds = failures.retry_after({"retry-after": text}, now=NOW)
+    seconds = seconds_to_wait({"retry-after": text}, now=NOW)
     assert seconds is None or seconds >= 0
 
 

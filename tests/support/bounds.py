@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from everturn import carryover, compressed_messages, devserver
+from everturn import carryover, devserver, packed_messages
 from everturn.activities import agent_lookup, mcp_tools, model_turns, prompt_cache_watch, tool_contexts, tool_times
 from everturn.batching import sending as batch_sending
 from everturn.budgets import spending as budget_spending
@@ -124,7 +124,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "json_values": (json_values, "MAX_JSON_VALUES"),
     "end_seconds": (http, "_END_SECONDS"),
     # How much of what is stored is read.
-    "packed_objects": (compressed_messages, "MAX_OBJECTS"),
+    "packed_objects": (packed_messages, "MAX_OBJECTS"),
     "file_bytes": (directory, "MAX_FILE_BYTES"),
     "decompressed_bytes": (encryption, "MAX_DECOMPRESSED_BYTES"),
     "ask_again_seconds": (encryption, "ASK_AGAIN_SECONDS"),

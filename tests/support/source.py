@@ -33,7 +33,8 @@ HOUSES: dict[str, dict[str, str]] = {
     "live": {"live_activities": "client", "live_addresses": "worker"}
     | dict.fromkeys(("heartbeat_text", "lane_writer"), "activities"),
     "lost_workers": dict.fromkeys(("free_sticky_queue", "journal", "poison_calls"), "activities"),
-    "providers": {"rate_limits.limit_watch": "worker", "rate_limits.turn_waits": "activities"},
+    "providers": {"rate_limits.turn_waits": "activities"}
+    | dict.fromkeys(("rate_limits.limit_watch", "rate_limits.worker_count"), "worker"),
     "reviews": {"reviewer": "tools", "verdicts": "activities"},
     "subagents": {"workflow": "workflows"} | dict.fromkeys(("at_work", "events", "followed"), "client"),
     "webhooks": {

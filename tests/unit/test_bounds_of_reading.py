@@ -11,11 +11,12 @@ import pytest
 import typer
 from temporalio.converter import StorageDriverClaim
 
-from everturn import compressed_messages, devserver
+from everturn import devserver, packed_messages
 from everturn.cli.approval_prompt import NotEdited, parse_arguments
 from everturn.cli.approve import _json_or_text, _parse_object
-from everturn.compressed_messages import pack, unpack
+from everturn.http.retry_after import seconds_to_wait
 from everturn.models import Model
+from everturn.packed_messages import pack, unpack
 from everturn.providers import failures
 from everturn.providers.catalog import resolve_endpoint, without_password
 from everturn.providers.media import medium_of
@@ -76,14 +77,14 @@ def test_an_error_page_is_put_into_words_at_once(page: str) -> None:
 
 @pytest.mark.parametrize("offset", ["+99999999999999999", "+" + "9" * 5000, "-99999", "+2460", "GMT" * 100])
 def test_a_date_to_wait_for_that_is_none_counts_as_absent(offset: str) -> None:
-    waited = failures.retry_after({"retry-after": f"Mon, 01 Jan 2024 00:00:00 {offset}"})
+    waited = seconds_to_wait({"retry-after": f"Mon, 01 Jan 2024 00:00:00 {offset}"})
     assert waited is None or waited == 0
 
 
 def test_packed_messages_are_bounded(bounds: Bounds) -> None:
     messages = tuple(Message.user(f"{number}") for number in range(50))
     assert unpack(pack(messages)) == messages
-    bomb = zlib.compress(b" " * (compressed_messages.MAX_UNPACKED_BYTES + 1) + b"[]", 9)
+    bomb = zlib.compress(b" " * (packed_messages.MAX_UNPACKED_BYTES + 1) + b"[]", 9)
     with pytest.raises(ValueError, match="larger than any transcript"):
         unpack(b64encode(bomb).decode())
     bounds(packed_objects=60)

@@ -11,7 +11,7 @@ import pytest
 
 from everturn.limits import RateLimit
 from everturn.models import Model
-from everturn.providers.rate_limits import limit_queue, limit_watch
+from everturn.providers.rate_limits import limit_queue, worker_count
 from everturn.providers.rate_limits.limit_queue import limit_of
 from everturn.providers.rate_limits.limit_watch import FIRST_SHARE, watch_limits
 from tests.support.bounds import Bounds
@@ -35,7 +35,7 @@ class Workers:
 @pytest.fixture
 async def workers(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workers]:
     found = Workers()
-    monkeypatch.setattr(limit_watch, "count_sharing", found.sharing)
+    monkeypatch.setattr(worker_count, "count_sharing", found.sharing)
     bounds(limit_look_seconds=0.05)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     watch = asyncio.create_task(watch_limits(cast("Any", None), "q", {"openai": RateLimit(rpm=RPM)}, None))

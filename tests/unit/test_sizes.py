@@ -36,7 +36,7 @@ ELSEWHERE = {
     "webhooks": "keys that sign",
     # What is held in memory or on disk.
     "batching/turns.py": "memory",
-    "compressed_messages.py": "memory",
+    "packed_messages.py": "memory",
     "lost_workers/journal.py": "files",
     "activities/prompt_cache_watch.py": "memory",
     "activities/prefix_cache.py": "memory",

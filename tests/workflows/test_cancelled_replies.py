@@ -19,7 +19,7 @@ import pytest
 from everturn import Agent, Client, Conversation, Message, Model, Text, tool
 from everturn.activities.turn_request import CUT_SHORT
 from everturn.cli.render import transcript_lines
-from everturn.client.seen_reply import seen_reply
+from everturn.client.cancel_turn import find_seen_reply
 from everturn.devserver import DevServer
 from everturn.errors import Ended
 from everturn.exporting import read_conversation, to_jsonl, to_markdown
@@ -287,7 +287,7 @@ async def test_a_reply_that_came_all_the_same_is_not_doubled(client: Client, scr
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hello", keep_open=timedelta(minutes=1))
         assert await conversation.reply() == "One."
-        assert await seen_reply(client.temporal, conversation.id) is None
+        assert await find_seen_reply(client.temporal, conversation.id) is None
         seen = SeenReply(turn=1, text="On").model_dump(mode="json")
         handle = client.temporal.get_workflow_handle(conversation.id)
         await handle.signal("cancel_turn", {"seen": seen})

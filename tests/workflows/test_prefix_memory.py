@@ -17,8 +17,8 @@ import pytest
 from everturn import Client, Conversation, Worker, tool
 from everturn.activities.prefix_cache import digest_of
 from everturn.carryover import CarryOver, Packed
-from everturn.compressed_messages import pack
 from everturn.devserver import DevServer
+from everturn.packed_messages import pack
 from everturn.payloads import Start
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, cut, fail, say

@@ -21,7 +21,7 @@ from everturn.errors import InvalidSetting, RateLimited, Stalled
 from everturn.events import TurnLimited
 from everturn.guardrails import Judge
 from everturn.providers.rate_limits import limit_queue
-from everturn.providers.rate_limits.limit_watch import count_sharing
+from everturn.providers.rate_limits.worker_count import count_sharing
 from everturn.testing import ScriptedModel, fail
 from everturn.worker.plugin import EverturnPlugin
 from tests.support.agents import agent_on, hosting

@@ -1,20 +1,17 @@
-"""While a provider limits calls: how many workers share the limit, and the numbers for Prometheus."""
+"""While a provider limits calls: has the workers counted that share the limit, and keeps the numbers for Prometheus."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client
 from temporalio.common import MetricMeter
 
-from everturn.client.pollers import find_pollers, sorted_out
-from everturn.errors import Unreachable
-from everturn.logs import get_logger
 from everturn.providers.rate_limits import limit_queue
 from everturn.providers.rate_limits.limit_queue import Limit
+from everturn.providers.rate_limits.worker_count import WorkerCount
 
 LOOK_SECONDS: Final = 2.0
 COUNT_SECONDS: Final = 20.0
@@ -27,8 +24,6 @@ are seldom started or stopped alone."""
 FIRST_SHARE: Final = 4
 """Workers that are started together see each other a moment later: until it has counted twice, each takes it that a
 known limit is shared by as many as this."""
-
-_log = get_logger("everturn.limit")
 
 
 class LimitMetrics:
@@ -67,7 +62,7 @@ async def watch_limits(
     limit_queue.set_known_limits(known)
     felt = limit_queue.felt_event()
     now = asyncio.get_running_loop().time
-    count = _SharedCount(client, task_queue, activities=activities)
+    count = WorkerCount(client, task_queue, activities=activities)
     if known:
         felt.set()
         limit_queue.shared_by(FIRST_SHARE)
@@ -86,32 +81,3 @@ async def watch_limits(
             await asyncio.sleep(LOOK_SECONDS)
             if now() - count.taken_at >= COUNT_SECONDS or now() - count.changed_at < OFTEN_SECONDS:
                 await count.take_count()
-
-
-class _SharedCount:
-    """How many workers share the limits, as the server says."""
-
-    def __init__(self, client: Client, task_queue: str, *, activities: bool) -> None:
-        self._client = client
-        self._task_queue = task_queue
-        self._activities = activities
-        self._workers = 0
-        self.taken_at = self.changed_at = asyncio.get_running_loop().time()
-
-    async def take_count(self, *, least_count: int = 1) -> None:
-        self.taken_at = asyncio.get_running_loop().time()
-        with suppress(Unreachable):  # the last count stays
-            workers = await count_sharing(self._client, self._task_queue, activities=self._activities)
-            if workers != self._workers:
-                self._workers = workers
-                self.changed_at = self.taken_at
-            limit_queue.shared_by(max(workers, least_count))
-            _log.debug("limit.shared", workers=workers, task_queue=self._task_queue)
-
-
-async def count_sharing(client: Client, task_queue: str, *, activities: bool = False) -> int:
-    """How many workers share the limits. Temporal shows one that was killed for another minute: a worker that is
-    killed again and again would be counted many times, and the others would hold back for it. Those of this machine
-    (or container) are known to be gone. Raises Unreachable."""
-    pollers = await find_pollers(client, task_queue, activities=activities)
-    return len(sorted_out(poller.identity for poller in pollers)[0])

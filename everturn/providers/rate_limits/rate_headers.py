@@ -1,5 +1,4 @@
-"""What providers say about their limits in each answer's headers, by the recordings and their documentation; and how
-long to wait, by those of a failure.
+"""What providers say about their limits in each answer's headers, by the recordings and their documentation.
 
 - OpenAI, and who speaks as it does (Azure, Groq, xAI): x-ratelimit-{limit,remaining,reset}-{requests,tokens}, with a
   reset such as `6m0s` or `4ms`.
@@ -14,11 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from math import isfinite
+from datetime import datetime
 from typing import Final
 
+from everturn.http.headers import in_utc, read_header, read_number, server_time
 from everturn.providers.rate_limits.permits import Allowance, Unit
 
 _UNITS: Final[Mapping[str, Unit]] = {
@@ -31,20 +29,10 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
 _LONGEST_SECONDS: Final = 86_400.0
-_MOST: Final = 1e15
-
-
-_PASSED_ON: Final = ("", "llm_provider-")
-"""What a header's name begins with: nothing, or what LiteLLM puts before a provider's own (1.108.7)."""
 _USED_UP: Final = re.compile(r"\b(?:r|remaining)=0\b(?!\.)")
 _AGAIN_IN: Final = re.compile(r"\b(?:t|reset)=(\d{1,9})\b")
 _RESETS: Final = ("x-ratelimit-reset", "ratelimit-reset")
 _MILLISECONDS: Final = 1e12
-
-
-def read_header(headers: Mapping[str, str], name: str) -> str:
-    """A header, or what a gateway passes on of it; empty if there is none."""
-    return next((text for begins in _PASSED_ON if (text := headers.get(f"{begins}{name}", ""))), "")
 
 
 def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
@@ -53,11 +41,11 @@ def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     up is there again."""
     for name in _RESETS:
         text = read_header(headers, name)
-        number = _read_number(text)
+        number = read_number(text)
         if number is not None and number > _LONGEST_SECONDS:
             if number >= _MILLISECONDS:
                 number /= 1000
-            wait = max(0.0, number - _server_time(headers, now).timestamp())
+            wait = max(0.0, number - server_time(headers, now).timestamp())
             return wait if wait <= _LONGEST_SECONDS else None
         if (seconds := _seconds_until_reset(text, headers, now)) is not None:
             return seconds
@@ -72,7 +60,7 @@ def _used_up_for(text: str) -> float | None:
     IETF's draft, 2024 and later; Hugging Face), or `limit=9, remaining=0, reset=17` (2023)."""
     limits = text.split(",") if ";" in text else [text]
     after = [match[1] for limit in limits if _USED_UP.search(limit) and (match := _AGAIN_IN.search(limit))]
-    seconds = [number for number in map(_read_number, after) if number is not None and number <= _LONGEST_SECONDS]
+    seconds = [number for number in map(read_number, after) if number is not None and number <= _LONGEST_SECONDS]
     return max(seconds, default=None)
 
 
@@ -86,7 +74,7 @@ def read_allowances(headers: Mapping[str, str], *, now: datetime | None = None) 
     for kind, unit in _UNITS.items():
         for names in (f"x-ratelimit-{{}}-{kind}", f"anthropic-ratelimit-{kind}-{{}}"):
             limit, remaining = (
-                _read_number(read_header(limit_headers, names.format(what))) for what in ("limit", "remaining")
+                read_number(read_header(limit_headers, names.format(what))) for what in ("limit", "remaining")
             )
             if limit is not None and remaining is not None:
                 reset = _seconds_until_reset(read_header(limit_headers, names.format("reset")), headers, now)
@@ -94,65 +82,16 @@ def read_allowances(headers: Mapping[str, str], *, now: datetime | None = None) 
     return allowances
 
 
-def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """Seconds the provider asks us to wait; None if it does not say.
-
-    Reads retry-after-ms (x-ms-retry-after-ms in azure-core), then Retry-After as seconds (fractions too) or as an HTTP
-    date (RFC 9110, 10.2.3). An unreadable header counts as absent. A date is compared with the server's own clock, if
-    it says its time.
-    """
-    milliseconds = _read_number(read_header(headers, "retry-after-ms") or read_header(headers, "x-ms-retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    text = read_header(headers, "retry-after")
-    seconds = _read_number(text)
-    if seconds is not None:
-        return seconds
-    date = http_date(text)
-    if date is None:
-        return None
-    return max(0.0, (date - _server_time(headers, now)).total_seconds())
-
-
-def _server_time(headers: Mapping[str, str], now: datetime | None) -> datetime:
-    """The time at the server, if it says it."""
-    return now or http_date(headers.get("date", "")) or datetime.now(UTC)
-
-
-def http_date(text: str) -> datetime | None:
-    """The time in a header (RFC 9110, 5.6.7); None if it can't be read."""
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, IndexError, TypeError, OverflowError):
-        return None
-    return _in_utc(date)
-
-
-def _in_utc(time: datetime) -> datetime:
-    """The time, which is UTC's if it names no zone."""
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _read_number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    if not isfinite(number) or not 0 <= number <= _MOST:
-        return None
-    return number
-
-
 def _seconds_until_reset(text: str, headers: Mapping[str, str], now: datetime | None) -> float | None:
     """Seconds until a reset, from a number of seconds, from `6m0s`, or from a time."""
     text = text.strip()
     if len(text) > 100 or not text:
         return None
-    if (seconds := _read_number(text)) is None:
+    if (seconds := read_number(text)) is None:
         if _DURATION.fullmatch(text):
             seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
         else:
-            seconds = _seconds_until(text, _server_time(headers, now))
+            seconds = _seconds_until(text, server_time(headers, now))
     if seconds is None or seconds > _LONGEST_SECONDS:
         return None
     return seconds
@@ -163,4 +102,4 @@ def _seconds_until(text: str, now: datetime) -> float | None:
         time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return max(0.0, (_in_utc(time) - now).total_seconds())
+    return max(0.0, (in_utc(time) - now).total_seconds())

@@ -34,7 +34,7 @@ LONGEST_LOOK_SECONDS = 0.5
 BETWEEN_TRIES = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 
 
-async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None = None) -> dict[str, Any] | None:
+async def find_seen_reply(temporal: Client, conversation_id: str, lane: Lane | None = None) -> dict[str, Any] | None:
     """The text seen so far, for `Control.seen`; None if there is none, or if the turn's worker hands it over. Raises
     nothing."""
     described = await _describe_if_there(temporal, conversation_id)
@@ -49,7 +49,7 @@ async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None =
     return seen.model_dump(mode="json")
 
 
-async def cut_short(temporal: Client, conversation_id: str) -> None:
+async def wait_for_the_end(temporal: Client, conversation_id: str) -> None:
     """Waits until the cancelled turn has handed over its text and the conversation has it, for WORKER_TIMEOUT_SECONDS
     at most. Raises nothing."""
     deadline = time.monotonic() + WORKER_TIMEOUT_SECONDS
