@@ -44,6 +44,7 @@ _EXTRAS = {
     "cache_write_1h_tokens": "cache_write_1h_tokens",
     "input_audio_tokens": "input_audio_tokens",
     "output_audio_tokens": "output_audio_tokens",
+    "output_image_tokens": "output_image_tokens",
     "web_searches": "web_searches",
 }
 """Counts of ours that the list prices for some models only, and its names for them."""
@@ -141,6 +142,8 @@ def _price_function() -> Callable[[str, str, Usage, Mapping[str, str]], float | 
         if usage.cache_write_tokens:
             counted["cache_write_tokens"] = usage.cache_write_tokens
         extras = {theirs: count for ours, theirs in _EXTRAS.items() if (count := getattr(usage, ours))}
+        if usage.cached_tokens and usage.input_audio_tokens:  # the list wants to know how many are both, even if none
+            extras["cache_audio_read_tokens"] = usage.cached_audio_tokens
         for tried in (counted | extras, counted) if extras else (counted,):
             try:
                 calculated = genai_prices.calc_price(

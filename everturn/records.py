@@ -389,8 +389,12 @@ class Usage(Record):
     """Of the output."""
     input_audio_tokens: int = 0
     """Of the input: sound."""
+    cached_audio_tokens: int = 0
+    """Of the cached ones: sound."""
     output_audio_tokens: int = 0
     """Of the output: sound."""
+    output_image_tokens: int = 0
+    """Of the output: pictures."""
     web_searches: int = 0
     """Searches by the provider's own tool, which are paid by the piece."""
 

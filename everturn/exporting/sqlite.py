@@ -19,7 +19,7 @@ from everturn.text.json_text import json_text
 
 APPLICATION_ID = 0x45565254
 """`EVRT`: the application id, by which `file` and everturn recognise such a database."""
-VERSION = 4
+VERSION = 5
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS usage (
   started_at TEXT, finished_at TEXT, stop TEXT, input_tokens INTEGER, output_tokens INTEGER, cached_tokens INTEGER,
   cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT,
   cache_write_1h_tokens INTEGER, input_audio_tokens INTEGER, output_audio_tokens INTEGER, web_searches INTEGER,
+  output_image_tokens INTEGER, cached_audio_tokens INTEGER,
   PRIMARY KEY (conversation, turn)
 );
 CREATE INDEX IF NOT EXISTS tool_calls_by_name ON tool_calls (name);
@@ -66,6 +67,7 @@ ADDED = {
         "usage ADD output_audio_tokens INTEGER",
         "usage ADD web_searches INTEGER",
     ),
+    4: ("usage ADD output_image_tokens INTEGER", "usage ADD cached_audio_tokens INTEGER"),
 }
 """The columns that a database of an older version lacks. Rows that are in it have no value there until they are
 exported again."""

@@ -9,6 +9,8 @@ from everturn.providers.json_values import a_str, mend_texts
 
 MODEL: Final = "model"
 SERVICE_TIER: Final = "service_tier"
+MAX_CHANGES: Final = 20
+"""So many of the changes that a provider made in its input are said: a dropped thought is one, in each turn again."""
 
 
 def details_of(model: Model, *, served_by: object, tier: object, **others: Any) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def count_tokens(usage: dict[str, Any], *, input_name: str, output_name: str) ->
         reasoning_tokens=reasoning,
         input_audio_tokens=a_count(of_input.get("audio_tokens")),
         output_audio_tokens=a_count(of_output.get("audio_tokens")),
+        output_image_tokens=a_count(of_output.get("image_tokens")),
     )
 
 

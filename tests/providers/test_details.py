@@ -101,6 +101,22 @@ def test_a_refusal_says_why() -> None:
     assert claude(stop_reason="stop_sequence", stop_sequence="END").details == {"stop_sequence": "END"}
 
 
+def test_what_was_changed_in_the_request_is_said() -> None:
+    """Thoughts that a provider kept from the model, and old results that it cleared."""
+    dropped = [{"type": "reasoning", "id": "rs_1", "action": "removed", "reason": "prefix_mismatch"}] * 30
+    assert responses(input_transformations=dropped).details == {"input_transformations": dropped[:20]}
+    edits = [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8, "cleared_input_tokens": 50_000}]
+    changes = {"input_transformations": dropped[:1], "context_management": {"applied_edits": edits}}
+    events = [
+        {"type": "message_start", "message": {"id": "m1", "content": [{"type": "text", "text": "Hi."}]}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, **changes},
+        {"type": "message_stop"},
+    ]
+    body = {"id": "m1", "content": [{"type": "text", "text": "Hi."}], "stop_reason": "end_turn", **changes}
+    for reply in (streamed(CLAUDE, *events), read(CLAUDE, body)):
+        assert reply.details == {"input_transformations": dropped[:1], "applied_edits": edits}
+
+
 def test_a_fallback_is_who_answered() -> None:
     took_over = {"type": "fallback", "from": {"model": "claude-5"}, "to": {"model": "claude-opus-4-8"}}
     assert claude([took_over, {"type": "text", "text": "Hi."}]).details == {"model": "claude-opus-4-8"}

@@ -187,6 +187,12 @@ def test_sound_has_its_price_where_the_list_has_one() -> None:
     assert prices.cost_usd(Model("openai:gpt-5.5"), reply.usage) == prices.cost_usd(
         Model("openai:gpt-5.5"), Usage(input_tokens=1_000, output_tokens=100)
     )
+    usage |= {"cachedContentTokenCount": 600, "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 400}]}  # type: ignore[dict-item]
+    reply = gemini.decode({"candidates": [candidate], "usageMetadata": usage}, request("google:gemini-2.5-flash"))
+    cached = 200 * 0.03e-6 + 400 * 0.1e-6
+    assert prices.cost_of_reply(Model("google:gemini-2.5-flash"), reply) == pytest.approx(
+        300 * 0.3e-6 + 100 * 1e-6 + cached + 100 * 2.5e-6
+    )
 
 
 def test_a_reply_that_was_cut_short_is_counted_in_the_tier_that_was_asked_for() -> None:
@@ -283,3 +289,47 @@ def test_searches_of_openai_are_counted_and_pages_are_not(model: str, actions: l
         without = cost_usd(request.model, Usage(input_tokens=1000, output_tokens=10))
         assert without is not None
         assert (cost_of_reply(request.model, reply) or 0) - without == pytest.approx(searches * 0.01)
+
+
+IMAGE_TOOL = {"type": "image_generation", "model": "gpt-image-1.5"}
+
+
+def test_what_openais_own_tools_used_is_counted_as_its_response_says() -> None:
+    """Searches without a charge are none, and pictures are paid by the tokens of the model that made them."""
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    drawing = {"input_tokens": 10, "output_tokens": 20, "total_tokens": 30, "model": "gpt-5.5", "reasoning_tokens": 5}
+    picture = {"type": "image_generation_call", "id": "ig_1", "result": "aGk=", "svg_usage": drawing}
+    pictures = {"input_tokens": 1000, "output_tokens": 4000, "total_tokens": 5000}
+    pictures |= {"output_tokens_details": {"image_tokens": 4000, "text_tokens": 0}}
+    body = {
+        "id": "r",
+        "status": "completed",
+        "output": [search, picture],
+        "usage": {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110},
+        "tools": [IMAGE_TOOL],
+        "tool_usage": {"image_gen": pictures, "web_search": {"num_requests": 0}},
+    }
+    whole = openai_responses.decode(body, request("openai:gpt-5.5"))
+    assembler = openai_responses.Assembler(request("openai:gpt-5.5"))
+    assembler.feed(Event(json.dumps({"type": "response.completed", "response": body})))
+    assert assembler.finish() == whole
+    made = Usage(input_tokens=1000, output_tokens=4000, output_image_tokens=4000)
+    drawn = Usage(input_tokens=10, output_tokens=20, reasoning_tokens=5)
+    own = Usage(input_tokens=100, output_tokens=10)
+    assert whole.usage == own + made + drawn
+    costs = [
+        cost_usd(Model(f"openai:{name}"), used) for name, used in (("gpt-5.5", own + drawn), ("gpt-image-1.5", made))
+    ]
+    assert cost_of_reply(Model("openai:gpt-5.5"), whole) == pytest.approx(sum(filter(None, costs)))
+    assert costs[1] == pytest.approx(0.005 + 4000 * 32e-6)
+
+
+@pytest.mark.parametrize(("model", "dollars"), [("gemini-2.5-flash-image", 30e-6), ("gemini-3-pro-image", 120e-6)])
+def test_a_picture_of_gemini_has_a_pictures_price(model: str, dollars: float) -> None:
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 1290, "totalTokenCount": 1300}
+    usage |= {"candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 1290}]}
+    picture = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+    body = {"candidates": [{"content": {"parts": [picture]}, "finishReason": "STOP"}], "usageMetadata": usage}
+    reply = gemini.decode(body, request(f"google:{model}"))
+    asked = cost_usd(Model(f"google:{model}"), Usage(input_tokens=10))
+    assert cost_of_reply(Model(f"google:{model}"), reply) == pytest.approx((asked or 0) + 1290 * dollars)

@@ -36,7 +36,7 @@ from everturn.providers.reading import (
     takes_arguments,
     unusable_reply,
 )
-from everturn.providers.reply_details import details_of
+from everturn.providers.reply_details import MAX_CHANGES, details_of
 from everturn.providers.token_counts import count_tokens
 from everturn.records import Opaque, Part, PartOfUsage, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
@@ -44,7 +44,9 @@ from everturn.tools.provider_defined import member_name, names_beside
 
 MAX_BLOCKS: Final = 4096
 
-_OF_A_MESSAGE: Final = ("id", "model", "stop_reason", "stop_sequence", "stop_details", "container")
+_OF_AN_INPUT: Final = ("input_transformations", "context_management")
+"""What was changed in the request before the model saw it."""
+_OF_A_MESSAGE: Final = ("id", "model", "stop_reason", "stop_sequence", "stop_details", "container", *_OF_AN_INPUT)
 
 _DELTA_KINDS: dict[str, Any] = {"text": "text", "thinking": "thinking"}
 
@@ -168,6 +170,7 @@ class Assembler:
             case "message_delta":
                 self._started = True
                 self._message |= {k: v for k, v in a_dict(data.get("delta")).items() if v is not None}
+                self._message |= {name: data[name] for name in _OF_AN_INPUT if data.get(name)}
                 self._take_usage(data.get("usage"))
                 return []
             case "message_stop":
@@ -217,6 +220,8 @@ class Assembler:
             inference_geo=None if geo in {"global", "not_available"} else geo,
             stop_details=self._message.get("stop_details"),
             stop_sequence=self._message.get("stop_sequence"),
+            input_transformations=a_list(self._message.get("input_transformations"))[:MAX_CHANGES],
+            applied_edits=a_list(a_dict(self._message.get("context_management")).get("applied_edits"))[:MAX_CHANGES],
         )
 
     def invalid_reply(self, what: str) -> InvalidReply:

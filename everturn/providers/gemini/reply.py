@@ -405,6 +405,8 @@ def _read_usage(usage: dict[str, Any]) -> Usage:
         output_tokens=a_count(usage.get("candidatesTokenCount")) + thoughts,
         cached_tokens=a_count(usage.get("cachedContentTokenCount")),
         input_audio_tokens=of_modality(usage.get("promptTokensDetails"), "AUDIO"),
+        cached_audio_tokens=of_modality(usage.get("cacheTokensDetails"), "AUDIO"),
         output_audio_tokens=of_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
+        output_image_tokens=of_modality(usage.get("candidatesTokensDetails"), "IMAGE"),
         reasoning_tokens=thoughts,
     )

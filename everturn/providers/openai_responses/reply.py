@@ -6,7 +6,7 @@ before them said. Only if a server sends neither, an item is put together from i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +15,14 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
-from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, stop_of
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, an_int
 from everturn.providers.openai_responses.caller_run import Item, declared_tools, given_id
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
+from everturn.providers.openai_responses.tool_usage import by_other_models, searches_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable_reply
-from everturn.providers.reply_details import details_of
+from everturn.providers.reply_details import MAX_CHANGES, details_of
 from everturn.providers.reported_costs import reported_cost_usd
 from everturn.providers.token_counts import count_tokens
 from everturn.records import Part, Reply, Stop, Usage
@@ -187,10 +187,13 @@ class Assembler:
         items = self._all_items()
         parts = self._reply_parts(items)
         usage = a_dict(self._response.get("usage"))
+        others = by_other_models(self._response, items, self.request)
+        searches = {"web_searches": searches_of(self._response, items, self.request)}
         return Reply(
             message=assistant_message(parts, request=self.request),
             stop=self._final_stop(items),
-            usage=_with_searches(_read_usage(usage), items, self.request),
+            usage=sum((part.usage for part in others), _read_usage(usage)).model_copy(update=searches),
+            by_others=others,
             cost_usd=reported_cost_usd(usage, self.request.model),
             model=self.request.model.name,
             response_id=reading.response_id(self._response.get("id")),
@@ -208,6 +211,7 @@ class Assembler:
             served_by=response.get("model"),
             tier=response.get("service_tier"),
             incomplete_details=details,
+            input_transformations=a_list(response.get("input_transformations"))[:MAX_CHANGES],
         )
 
     def _take_event(self, kind: str, fields: dict[str, Any]) -> list[Delta]:
@@ -385,18 +389,6 @@ def _with_seal(item: Item, whole_item: Item) -> Item:
 
 
 _BLOCK_TYPES = {"text": "output_text", "refusal": "refusal"}
-
-
-def _with_searches(usage: Usage, items: Iterable[Item], request: Request) -> Usage:
-    """OpenAI's searches are paid by the piece; opening a page that was found, and looking for words in it, is not
-    (developers.openai.com, pricing of built-in tools, 2026-11)."""
-    if row_of(request.model.provider).responses.server_tools != "openai":
-        return usage
-    actions = [a_dict(item.get("action")) for item in items if item.get("type") == "web_search_call"]
-    searches = sum(a_str(action.get("type")) in {"search", ""} for action in actions)
-    if not searches:
-        return usage
-    return usage.model_copy(update={"web_searches": searches})
 
 
 def _read_usage(usage: dict[str, Any]) -> Usage:
