@@ -290,23 +290,31 @@ class TakenIds:
     """The ids of the messages that a conversation has taken, so that it takes none twice. The next run is told them."""
 
     def __init__(self, earlier: Sequence[str]) -> None:
-        self._ids = dict.fromkeys(map(known_id, earlier))
+        self._ids = dict.fromkeys(map(known_id, earlier), "")
+        """With a digest of what the message says; empty for those of earlier runs."""
         self.forgotten = len(earlier) >= REMEMBERED_IDS
         """Earlier runs had more messages than this run remembers the ids of."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
 
-    def take_id(self, message_id: str | None) -> bool:
+    def take_id(self, message_id: str | None, message: Message | None = None) -> bool:
         """False if a message with this id came before. One without an id is always new."""
         if message_id is None:
             return True
         if (known := known_id(message_id)) in self._ids:
             return False
-        self._ids[known] = None
+        self._ids[known] = _digest_of(message.parts) if message else ""
         if len(self._ids) > REMEMBERED_IDS:
             self._ids.pop(next(iter(self._ids)))
         return True
+
+    def has_other(self, message_id: str | None, message: Message) -> bool:
+        """Whether the id is that of a message of this run that says something else."""
+        if message_id is None:
+            return False
+        digest = self._ids.get(known_id(message_id), "")
+        return bool(digest) and digest != _digest_of(message.parts)
 
     def have_all(self, message_ids: Iterable[str]) -> bool:
         """Whether all messages with these ids were taken, as far as is remembered."""

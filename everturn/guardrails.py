@@ -133,8 +133,8 @@ class Pattern(_Guardrail):
     text that replaces what it finds; or `refuse`, the answer to a text that has it.
 
     On `input`, the model sees the redacted message, and the transcript keeps the original; `output` and `results`
-    are recorded redacted. `tools`: whose results; None: all. An expression that takes minutes for a text holds up
-    its worker.
+    are recorded redacted. `tools`: whose results; None: all. Empty matches, such as those of `x*`, are not replaced. An
+    expression that takes minutes for a text holds up its worker.
     """
 
     _places = get_args(Place)
@@ -202,7 +202,18 @@ class Pattern(_Guardrail):
         return Document(data=data, media_type=medium_of(document).media_type, name=name)
 
     def _redact_text(self, text: str) -> str:
-        return self.pattern.sub(self.redact or "", text)
+        return self.replace_matches(text, self.redact or "")
+
+    def replace_matches(self, text: str, replacement: str | Callable[[re.Match[str]], str]) -> str:
+        """The text with `replacement`, as in `re.sub`, in the place of each match that is not empty."""
+
+        def replace_match(match: re.Match[str]) -> str:
+            # Put where nothing is, it would make a text of a PDF, which has none here, and take the PDF's place.
+            if not match[0]:
+                return ""
+            return match.expand(replacement) if isinstance(replacement, str) else replacement(match)
+
+        return self.pattern.sub(replace_match, text)
 
 
 class Verdict(BaseModel):

@@ -259,7 +259,7 @@ class State:
     def receive_message(self, message: Message, message_id: str | None = None) -> bool:
         """Puts a message into the inbox; False if one with this id came before. While the conversation closes, the
         message is for the run that continues it."""
-        if not self.inbox.taken_ids.take_id(message_id):
+        if not self.inbox.taken_ids.take_id(message_id, message):
             return False
         self.inbox.add(message, late=self.closing)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 DRAIN_TIMEOUT = timedelta(seconds=2)
 """Short, because somebody pressed Ctrl-C and waits."""
+
+FIRST_LOOK_SECONDS = 1.0
+"""How long a command goes without an answer before it looks whether there is a worker."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,33 @@ async def remote_client() -> AsyncIterator[Client]:
 async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[Any]]) -> Any:
     """Calls `act` with the conversation, and returns its result. Raises Ended, with the command that continues it."""
     async with remote_client() as client:
+        looking = asyncio.create_task(_say_if_no_worker(client, conversation_id))
         try:
             return await act(client.conversation(conversation_id))
         except Ended as error:
             cure = f"`{command_about('send', conversation_id)} TEXT` continues it."
             raise Ended(error.message, cure=cure) from None
+        finally:
+            looking.cancel()
+
+
+async def _say_if_no_worker(client: Client, conversation_id: str) -> None:
+    """Says on stderr that nobody answers, if no worker polls the conversation's task queue. Raises nothing."""
+    from temporalio.service import RPCError
+
+    from everturn.client.unpolled_queue import AwaitedQueue, nobody_at
+    from everturn.temporal import any_status
+    from everturn.temporal.temporal_errors import WORKER_TIMEOUT_SECONDS
+
+    await asyncio.sleep(FIRST_LOOK_SECONDS)
+    try:
+        described = await any_status.describe(client.temporal, conversation_id)
+    except RPCError:
+        return  # the command itself will say so
+    queue = AwaitedQueue(described.task_queue, None)
+    if unattended := await nobody_at(client.temporal, queue, conversation_id):
+        words = f"{unattended.cause} {unattended.cure} Waiting {WORKER_TIMEOUT_SECONDS:.0f} s for it ..."
+        typer.echo(words, err=True)
 
 
 async def require_namespace(client: Client) -> None:

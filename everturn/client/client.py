@@ -28,6 +28,7 @@ from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import AT_ONCE, DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message, with_tools
+from everturn.client.policy_tools import warn_of_unknown_tools
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.task_queues import QueuesClient
 from everturn.client.typed_outcomes import OutcomeWithValue
@@ -156,9 +157,9 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         **The same id is the same work.** If a conversation of this agent and first message has this `id` already, it
         is the one that is returned, whether it runs or is over, and however it ended: no model is asked, and no tool
         runs again. So a program that died may simply be run again, as long as the namespace keeps what is over. The
-        other options hold as they were when it began. Raises AlreadyStarted, which names both, if the id has another
-        agent, first message, `tools`, `transcript` or `tenant`, or is a fork's. `again`: starts anew, with any message,
-        if the conversation is over; one that runs is joined as without it.
+        other options hold as they were when it began; the log says which differ. Raises AlreadyStarted, which names
+        both, if the id has another agent, first message, `tools`, `transcript` or `tenant`, or is a fork's. `again`:
+        starts anew, with any message, if the conversation is over; one that runs is joined as without it.
 
         Without `keep_open`, the conversation ends with its final reply; with it, it idles that long for the next
         message. With `stream`, text reaches programs that follow the events 0.2 s after it is written; without it,
@@ -166,7 +167,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         `tenant`: whom the conversation is for. `metadata`: other facts that its tools need, such as the user's id,
         as JSON of at most 4,096 bytes. Tools, predicates, approvers and instructions get both, and so do agents that
         are called as tools; no model sees them. Both are kept in the workflow's memo, and shown with the conversation.
-        `policy`: rules that decide on its calls from the first turn on, as in `Conversation.set_policy`.
+        `policy`: rules that decide on its calls from the first turn on, as in `Conversation.set_policy`. The log has a
+        warning about a rule for a tool that the Agent, and its sub-agents, don't have.
         `conversations(tenant=)` finds it by its tenant, unless payloads are encoded or a setting keeps it out.
         `searchable`: keys of the metadata by which `conversations(metadata=)` finds it, and "tenant", to be found by
         that in any case. They are plain text in Temporal's index, even with encryption. Raises Refused if the namespace
@@ -185,6 +187,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         messages = read_transcript(transcript)
         carry = begun_with(messages)
         rules = rules_of(policy, by=self.by)
+        warn_of_unknown_tools(rules, agent)
         start = start_payload(
             with_tools(message, tools, agent),
             may_be_empty=keep_open is not None,
@@ -242,6 +245,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         """
         conversation = self.conversation(id, agent=agent if isinstance(agent, Agent) else None)
         parsed = user_message(with_tools(message, tools, agent))
+        rules = rules_of(policy, by=self.by)
+        warn_of_unknown_tools(rules, agent)
         new_start = start_payload(
             parsed,
             agent=name_of(agent),
@@ -249,7 +254,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
             keep_open=_keep_open_seconds(keep_open),
             tenant=tenant,
             metadata=metadata or {},
-            policy=rules_of(policy, by=self.by),
+            policy=rules,
             stream=bool(stream),
         )
         order = Order(priority, fairness_key, fairness_weight)

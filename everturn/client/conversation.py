@@ -20,6 +20,7 @@ from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload, with_tools
 from everturn.client.missing_worker import Silence, with_warnings
+from everturn.client.policy_tools import warn_of_unknown_tools
 from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.status_waits import with_wait
@@ -339,10 +340,11 @@ class Conversation(Forks, Generic[OutputT_co]):
         """Replaces all rules that decide on calls, remembered decisions included; `status().policy` shows them.
         Waiting calls are looked at again. Raises Refused."""
         try:
-            policy = [Rule.model_validate(rule).model_dump(mode="json") for rule in rules]
+            policy = [Rule.model_validate(rule) for rule in rules]
         except ValueError as error:
             raise Refused(f"This is not a rule: {explain(error)}.", cure="See everturn.policy.Rule.") from None
-        await self._send_update(names.SET_POLICY, {"rules": policy})
+        warn_of_unknown_tools(policy, self._agent)
+        await self._send_update(names.SET_POLICY, {"rules": [rule.model_dump(mode="json") for rule in policy]})
 
     async def answer(
         self,

@@ -76,9 +76,9 @@ def _redactor_of(rule: str | Pattern | Redactor) -> Redactor:
             )
         rule = PATTERNS[rule]
     if isinstance(rule, Pattern):
-        pattern = rule.pattern
+        pattern = rule
         replacement = HIDDEN if rule.redact is None else rule.redact
-        return lambda text: pattern.sub(replacement, text)
+        return lambda text: pattern.replace_matches(text, replacement)
     if not callable(rule):
         raise InvalidAgent(
             f"Texts can't be redacted by {rule!r}.", cure="Give a Pattern, or a function of a text that returns a text."

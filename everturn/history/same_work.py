@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
@@ -10,6 +10,7 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.errors import AlreadyStarted
 from everturn.history.reader import first_step
+from everturn.logs import get_logger
 from everturn.payloads import Start
 from everturn.temporal.any_status import describe, is_over
 from everturn.temporal.temporal_errors import not_found
@@ -17,6 +18,11 @@ from everturn.tenants.metadata import TENANT
 
 CURE: Final = "Use another id. client.send() says something more to that conversation; "
 ANEW: Final = "again=True starts anew once it is over."
+
+KEPT_OPTIONS: Final = ("policy", "model", "limits", "keep_open", "metadata", "searchable")
+"""What a conversation keeps as it was begun, whoever joins it with other values."""
+
+_log = get_logger("everturn.conversation")
 
 
 async def is_begun(temporal: Client, conversation_id: str, wanted: Start) -> bool:
@@ -43,7 +49,34 @@ async def is_begun(temporal: Client, conversation_id: str, wanted: Start) -> boo
             "would not be sent its signal when a call waits for a person.",
             cure="Leave notify= out to wait for its outcome, or use another id.",
         )
+    if started:
+        _warn_of_kept_options(conversation_id, started.start, wanted)
     return True
+
+
+def _warn_of_kept_options(conversation_id: str, begun: Start, wanted: Start) -> None:
+    """Logs which options hold as they were when the conversation began, and not as they are given now."""
+    kept = [
+        name
+        for name in KEPT_OPTIONS
+        if getattr(wanted, name) and _without_deciders(begun, name) != _without_deciders(wanted, name)
+    ]
+    if kept:
+        _log.warning(
+            "conversation.joined",
+            conversation=conversation_id,
+            kept=kept,
+            cause=f"Conversation {conversation_id!r} exists already: its own {', '.join(kept)} hold, not the given.",
+            cure="set_policy() gives it other rules. For all else, use another id.",
+        )
+
+
+def _without_deciders(start: Start, option: str) -> Any:
+    """Who made a rule does not matter: it may be another process of the same program."""
+    value = getattr(start, option)
+    if option == "policy":
+        return [rule.model_copy(update={"by": ""}) for rule in value]
+    return value
 
 
 async def check_tenant(temporal: Client, described: WorkflowExecutionDescription, tenant: str) -> None:

@@ -14,6 +14,7 @@ from everturn import names
 from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decision_records import Answer, Approve, Deny, InheritPolicy, SetPolicy, verdict_of
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, rules_of
+from everturn.logs import workflow_log
 from everturn.payloads import Control, MessageIn
 from everturn.policy import Policy, said_by, with_rules
 from everturn.policy import problem as policy_problem
@@ -101,6 +102,8 @@ class Commands:
         size = size_of(message)
         problem = self.state.message_problem(message, size)
         by_signal = workflow.current_update_info() is None
+        if not by_signal and self.state.inbox.taken_ids.has_other(message.message_id, message.as_message()):
+            problem = problem or _other_message_problem(message)
         if by_signal and kinds_problem(message.parts) and not workflow.patched(USERS_KINDS_ONLY):
             problem = None  # an older version of the code has taken it
         return problem or too_full_for(size) or None
@@ -115,6 +118,8 @@ class Commands:
     def _take_message(self, message: MessageIn) -> dict[str, Any]:
         if message.stream is not None:
             self.stream = message.stream
+        if self.state.inbox.taken_ids.has_other(message.message_id, message.as_message()):
+            workflow_log("message.not_taken", level="warning", why=_other_message_problem(message))
         is_new = self.state.receive_message(message.as_message(), message.message_id)
         if is_new:
             self._tracing.note_message(message.trace)
@@ -274,6 +279,13 @@ COMMANDS: Final[dict[str, CommandType]] = {
     names.CLOSE: CommandType(Control, objection=Commands._close_objection, take=Commands._close),
 }
 """By its name, each a signal and an update."""
+
+
+def _other_message_problem(message: MessageIn) -> str:
+    return (
+        f"Another message had the message_id {message.message_id!r:.100} before, and this one says something else: "
+        "it is not taken. Give each message an id of its own."
+    )
 
 
 def _too_full_for(decision: Approve | Deny | Answer) -> str:

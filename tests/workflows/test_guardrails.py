@@ -252,6 +252,12 @@ async def test_texts_within_files_are_redacted_too(client: Client, scripted: Scr
     assert "4242" not in sent
 
 
+def test_an_empty_match_is_not_replaced() -> None:
+    scan = Document(data=b64encode(b"%PDF-1.7").decode(), media_type="application/pdf")
+    guard = Pattern(r"(\d?)(\d*)", redact=r"[\1]")
+    assert guard.changed(Message.user([Text(text="for 4242 a"), scan])).parts == (Text(text="for [4] a"), scan)
+
+
 @pytest.mark.parametrize(
     "guard", [Pattern(CARD, refuse="No."), MaxChars(20, refuse="No.")], ids=["Pattern", "MaxChars"]
 )

@@ -12,7 +12,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 
 from everturn import Client, tool
 from everturn.activities.agent_store import AgentStore
-from everturn.cli import follow
+from everturn.cli import connect, follow
 from everturn.cli.terminal import Screen
 from everturn.client import pollers
 from everturn.client.missing_worker import Silence
@@ -80,6 +80,28 @@ async def test_what_a_store_may_have_is_not_refused(client: Client, scripted: Sc
     async with Worker(client, agents=store):
         assert await _hosted(client) is None
         assert (await client.run("anybody", "hi")).text == "Done."
+
+
+async def test_a_command_says_at_once_that_no_worker_is_there_to_take_it(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", client.temporal.service_client.config.target_host)
+    monkeypatch.setattr(connect, "FIRST_LOOK_SECONDS", 0.0)
+    printed: list[str] = []
+
+    def is_said() -> bool:
+        printed.append(capsys.readouterr().err)
+        return f"No worker polls the task queue {client.task_queue!r}" in "".join(printed)
+
+    agent = agent_on(scripted(["Done."]))
+    conversation = await client.start(agent, "hi")
+    pausing = asyncio.create_task(connect.act_on(conversation.id, lambda handle: handle.pause()))
+    await eventually(is_said, what="the command says so")
+    assert not pausing.done()
+    async with hosting(client, agent):
+        await pausing
+        await conversation.resume()
+        await conversation.outcome()
 
 
 async def test_the_terminal_says_once_what_is_tried_again_and_again(

@@ -258,3 +258,22 @@ async def test_a_rule_does_not_let_a_tool_ask_for_ever(client: Client, scripted:
         await waiting(conversation)
         await conversation.deny("n")
         await conversation.outcome()
+
+
+async def test_a_rule_for_a_tool_that_no_agent_has_is_named_in_the_log(
+    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = scripted(["Hello.", "Hello."])
+    helper = agent_on(model, name="helper", tools=[note])
+    agent = agent_on(model, tools=[refund, helper])
+    known = [{"tool": name, "then": "ask"} for name in ("*", "refund", "note", "helper", "read_result")]
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1), policy=known)
+        await client.send(agent.name, "Hi", id=conversation.id, policy=[{"tool": "refnd", "then": "deny"}])
+        await conversation.reply()
+        assert "policy.unknown_tool" not in caplog.text
+        await conversation.set_policy([{"tool": "refnd", "then": "deny"}, *known])
+        assert "a rule for 'refnd'" in caplog.text
+        assert "Did you mean 'refund'?" in caplog.text
+        await conversation.close()
+        await conversation.outcome()

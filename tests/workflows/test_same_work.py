@@ -66,6 +66,24 @@ async def test_a_job_that_is_run_again_has_the_same_outcome_and_charges_once(
     assert first.id == name
 
 
+async def test_whoever_joins_a_conversation_reads_in_the_log_which_options_are_not_its_own(
+    client: Client, agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rules that were given and do not hold: the charge ran that they deny."""
+    work: dict[str, Any] = {"message": ASKED, "id": f"{client.task_queue}-job", "keep_open": timedelta(minutes=1)}
+    ask = {"tool": "charge", "then": "ask"}
+    await client.start(agent, **work, policy=[ask])
+    await Client(client.temporal, task_queue=client.task_queue, by="another").start(agent, **work, policy=[ask])
+    assert "conversation.joined" not in caplog.text
+    await client.start(agent, **work, policy=[{"tool": "charge", "then": "deny"}], metadata={"user": "ann"})
+    assert "its own policy, metadata hold" in caplog.text
+    async with hosting(client, agent):
+        conversation = client.conversation(work["id"])
+        await waiting(conversation)
+        await conversation.close()
+        await conversation.outcome()
+
+
 async def test_the_same_tools_in_any_order_and_the_same_transcript_are_the_same_work(
     client: Client, agent: Agent, charged: list[int]
 ) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
 
-from everturn import Client, tool
+from everturn import Client, Text, tool
 from everturn.devserver import DevServer, find_binary
 from everturn.errors import Ended
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.waiting import waiting
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -124,3 +126,22 @@ async def test_a_start_that_makes_no_sense_fails_at_once_and_says_why(
             await client.conversation(name).outcome()
     assert "This conversation can't start: " in str(ended.value)
     assert why in str(ended.value)
+
+
+async def test_an_id_that_another_message_has_is_named_by_an_update_and_in_the_log(
+    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = agent_on(scripted(["One.", "Two."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "1", message_id="m1", keep_open=timedelta(minutes=1))
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await conversation.send([Text(text="1")], message_id="m1")
+        assert await handle.execute_update("message", {"text": "1", "message_id": "m1"}) == {"taken": False}
+        assert "message.not_taken" not in caplog.text
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("message", {"text": "2", "message_id": "m1"})
+        assert "message_id 'm1'" in str(refused.value.cause)
+        await conversation.send("2", message_id="m1")
+        await eventually(lambda: "message.not_taken" in caplog.text, what="the log says it")
+        await conversation.close()
+        assert (await conversation.outcome()).text == "One."
