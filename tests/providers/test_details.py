@@ -143,6 +143,12 @@ def test_why_a_response_is_incomplete_is_kept_where_stop_does_not_tell() -> None
     assert responses(status="incomplete", incomplete_details={"reason": "max_output_tokens"}).details == {}
 
 
+def test_what_a_searching_model_read_is_said() -> None:
+    """As of Perplexity: each chunk has all of it so far."""
+    sources = {"citations": ["https://a.example"], "search_results": [{"title": "A", "url": "https://a.example"}]}
+    assert chat(**sources).details == sources
+
+
 def test_openrouter_names_the_provider_behind_it() -> None:
     assert chat(provider="Google AI Studio").details == {"provider": "Google AI Studio"}
 

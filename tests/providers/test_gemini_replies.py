@@ -85,6 +85,10 @@ def test_a_reply_is_its_text_and_where_it_came_from() -> None:
             [Image(data="AA", media_type="image/png", extra=SIGNED)],
         ),
         (
+            [{"inlineData": {"mimeType": "image/png", "data": "AA"}, "thought": True}],  # a draft: not to be shown
+            [Opaque(data={"inlineData": {"mimeType": "image/png", "data": "AA"}, "thought": True})],
+        ),
+        (
             [{"inlineData": {"mimeType": "audio/wav", "data": "AA"}}],
             [Opaque(data={"inlineData": {"mimeType": "audio/wav", "data": "AA"}})],
         ),

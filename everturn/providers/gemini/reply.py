@@ -260,7 +260,7 @@ class Assembler:
             self._take_call(part)
         elif isinstance(part.get("text"), str):
             yield self._take_words(part)
-        elif picture := _image_in(part):
+        elif part.get("thought") is not True and (picture := _image_in(part)):  # a draft is no part of the answer
             self._parts.append(picture)
         elif name := next((name for name in _SERVER_PARTS if name in part), None):
             kind = a_str(a_dict(part[name]).get("toolType")).lower() or "code_execution"

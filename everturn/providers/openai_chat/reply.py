@@ -65,6 +65,10 @@ _OF_A_MESSAGE = frozenset(
 LiteLLM's `thinking_blocks` and GitHub Copilot's `reasoning_opaque`."""
 
 
+_SOURCES = ("citations", "search_results")
+"""What Perplexity, and gateways before other searching models, put beside the choices: what [1] in the text is."""
+
+
 def decode(body: object, request: Request) -> Reply:
     """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
     assembler = Assembler(request)
@@ -151,6 +155,8 @@ class Assembler:
             self._reply_fields |= {name: chunk[name] for name in ("model", "provider") if chunk.get(name)}
         if chunk.get("service_tier"):
             self._reply_fields["service_tier"] = chunk["service_tier"]
+        if "citations" in chunk or "search_results" in chunk:  # all so far, in each chunk
+            self._reply_fields |= {name: chunk[name] for name in _SOURCES if chunk.get(name)}
         choice: dict[str, Any] = {}
         if isinstance(choices, list) and choices:
             first = choices[0]
