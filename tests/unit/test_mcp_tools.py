@@ -163,6 +163,10 @@ LONG = "A red lamp. " * 30
 BLOCKS = [{"type": "text", "text": "Here:"}, {"type": "image", "data": PIXELS, "mimeType": "image/png"}]
 
 
+def _file(uri: str, text: str) -> types.EmbeddedResource:
+    return types.EmbeddedResource(type="resource", resource=types.TextResourceContents(uri=uri, text=text))
+
+
 def _picture() -> types.ImageContent:
     return types.ImageContent(type="image", data=PIXELS, mime_type="image/png")
 
@@ -196,6 +200,19 @@ def _picture() -> types.ImageContent:
         ([_text("false")], {"deleted": False}, ["false", '{"deleted":false}']),
         ([_text(LONG)], {"text": LONG, "cut": False}, [LONG, '{"text":"(already shown)","cut":false}']),
         ([_text("Here:"), _picture()], {"result": BLOCKS}, ["Here:"]),
+        # Several files say which is which; what a link is called is said, too.
+        ([_file("x:/a", "3")], {"result": 3}, ["3"]),
+        ([_file("x:/a", "3"), _file("x:/b", "3")], None, ["[resource x:/a]\n3", "[resource x:/b]\n3"]),
+        (
+            [_file("x:/a", "a"), _file("x:/b", "b")],
+            {"result": ["a", "b"]},
+            ["[resource x:/a]\na", "[resource x:/b]\nb"],
+        ),
+        (
+            [types.ResourceLink(type="resource_link", uri="x:/81", name="81", title="The lamp")],
+            None,
+            ["[resource 81 'The lamp' at x:/81]"],
+        ),
         ([_text("Here:"), _picture()], {"content": [{**one, "annotations": None} for one in BLOCKS]}, ["Here:"]),
         ([_picture()], {"result": BLOCKS[1]}, []),
         ([_picture()], {"png": PIXELS, "width": 3}, ['{"png":"(already shown)","width":3}']),

@@ -30,7 +30,7 @@ def parts_of(result: types.CallToolResult) -> list[Text | Image | Document]:
     content = [_to_part(block) for block in result.content]
     texts = [part.text for part in content if isinstance(part, Text)]
     rest = _unsaid_content(result.structured_content, texts, [_as_dict(block) for block in result.content])
-    parts = [*content, *rest]
+    parts = [*_with_addresses(result.content, content), *rest]
     if len(parts) > 1:
         parts = [part for part in parts if not isinstance(part, Text) or part.text.strip()]
     parts = list(_without_data_again(parts))
@@ -42,11 +42,24 @@ def parts_of(result: types.CallToolResult) -> list[Text | Image | Document]:
 
 def _to_part(block: types.ContentBlock) -> Text | Image | Document:
     if block.type == "resource_link":
+        title = f" {block.title!r}" if block.title and block.title != block.name else ""
         about = f" ({block.mime_type})" if block.mime_type else ""
         description = f": {block.description}" if block.description else ""
-        return Text(text=f"[resource {block.name}{about} at {block.uri}{description}]")
+        return Text(text=f"[resource {block.name}{title}{about} at {block.uri}{description}]")
     written = _as_dict(block)
     return read_block(written) or Text(text=to_json(written))
+
+
+def _with_addresses(
+    blocks: Sequence[types.ContentBlock], parts: Sequence[Text | Image | Document]
+) -> Iterator[Text | Image | Document]:
+    """Of several texts of resources, each says whose it is. One alone is what was asked for."""
+    several = sum(block.type == "resource" for block in blocks) > 1
+    for block, part in zip(blocks, parts, strict=True):
+        if several and block.type == "resource" and isinstance(part, Text):
+            yield Text(text=f"[resource {block.resource.uri}]\n{part.text}")
+        else:
+            yield part
 
 
 def _as_dict(block: types.ContentBlock) -> dict[str, Any]:
