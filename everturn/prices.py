@@ -85,7 +85,7 @@ def _listed_as(provider: str) -> str | None:
 
 def cost_of_reply(model: Model, reply: Reply) -> float | None:
     """What a reply cost: what its provider says, else by the list, in its tier, and with what other models used for it
-    at their prices."""
+    at their prices, or at its model's if the list lacks theirs."""
     if reply.cost_usd is not None:
         return reply.cost_usd
     total: float | None = 0.0
@@ -93,7 +93,11 @@ def cost_of_reply(model: Model, reply: Reply) -> float | None:
     for part in reply.by_others:
         own = own.since(part.usage)
         other = model.model_copy(update={"name": f"{model.provider}:{part.model}"})
-        total = cost_with(total, cost_usd(other, part.usage, details=reply.details))
+        cost = cost_usd(other, part.usage, details=reply.details)
+        if cost is None:
+            # About as much, and better than none: a sum that is not known would hold no limit in US dollars any more.
+            cost = cost_usd(model, part.usage, details=reply.details)
+        total = cost_with(total, cost)
     return cost_with(total, cost_usd(model, own, details=reply.details))
 
 

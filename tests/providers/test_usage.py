@@ -322,6 +322,10 @@ def test_what_openais_own_tools_used_is_counted_as_its_response_says() -> None:
     ]
     assert cost_of_reply(Model("openai:gpt-5.5"), whole) == pytest.approx(sum(filter(None, costs)))
     assert costs[1] == pytest.approx(0.005 + 4000 * 32e-6)
+    unnamed = openai_responses.decode({**body, "tools": []}, request("openai:gpt-5.5"))
+    assert [part.model for part in unnamed.by_others] == ["gpt-image-2.6-sunburst", "gpt-5.5"]
+    # The list has no price of it; without one, no limit in US dollars would hold any more.
+    assert cost_of_reply(Model("openai:gpt-5.5"), unnamed) == cost_usd(Model("openai:gpt-5.5"), unnamed.usage)
 
 
 @pytest.mark.parametrize(("model", "dollars"), [("gemini-2.5-flash-image", 30e-6), ("gemini-3-pro-image", 120e-6)])
