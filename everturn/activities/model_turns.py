@@ -169,7 +169,7 @@ class ModelTurns:
     async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
         started = time.monotonic()
         await free_queue_of_lost_worker()
-        met = not self._prefixes.knows(request.digest)
+        is_new_here = not self._prefixes.knows(request.digest)
         turn = await self._prepare_turn(agent, request)
         request = turn.request
         if request.summarise:
@@ -201,7 +201,7 @@ class ModelTurns:
             view=view,
             summary_due=summary_due,
             hooks=tuple(turn.hooks.actions),
-            facts=await self._facts.facts_for(turn.agent, request, met=met or takes_over(turn.delta)),
+            facts=await self._facts.facts_for(turn.agent, request, is_new=is_new_here or takes_over(turn.delta)),
         )
         _log.info("turn.finished", **_log_fields(reply), seconds=round(time.monotonic() - started, 3))
         return answered

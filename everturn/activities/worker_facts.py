@@ -30,14 +30,16 @@ class Facts:
         self._half_told: dict[str, None] = {}
         """Conversations that were told the namespace's facts before all of these were known."""
 
-    async def facts_for(self, agent: Agent, request: ModelRequest, *, met: bool) -> WorkerFacts | None:
+    async def facts_for(self, agent: Agent, request: ModelRequest, *, is_new: bool) -> WorkerFacts | None:
         """What a conversation is told if this worker meets it, if it was not told all yet, if it is to stay with a
         version, or if its agent has other limits now. After a handoff, it keeps the limits of its first agent."""
         version = agent.full_name if "@" in agent.full_name else ""
         limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
-        others = mark_of(limits) != request.limits_mark and not request.signed
+        has_other_limits = mark_of(limits) != request.limits_mark and not request.signed
         conversation = activity.info().workflow_id or ""
-        if not (met or others or (version and version != request.agent) or conversation in self._half_told):
+        if not (
+            is_new or has_other_limits or (version and version != request.agent) or conversation in self._half_told
+        ):
             return None
         indexed = await self._namespace.indexed()
         retention = await self._namespace.retention()

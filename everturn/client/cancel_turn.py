@@ -49,7 +49,7 @@ async def find_seen_reply(temporal: Client, conversation_id: str, lane: Lane | N
     return seen.model_dump(mode="json")
 
 
-async def wait_for_the_end(temporal: Client, conversation_id: str) -> None:
+async def wait_for_end_of_turn(temporal: Client, conversation_id: str) -> None:
     """Waits until the cancelled turn has handed over its text and the conversation has it, for WORKER_TIMEOUT_SECONDS
     at most. Raises nothing."""
     deadline = time.monotonic() + WORKER_TIMEOUT_SECONDS

@@ -14,7 +14,7 @@ from everturn import names
 from everturn.agent import Agent
 from everturn.calls.decision_records import already_decided
 from everturn.client import listing, updates
-from everturn.client.cancel_turn import find_seen_reply, wait_for_the_end
+from everturn.client.cancel_turn import find_seen_reply, wait_for_end_of_turn
 from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
@@ -417,7 +417,7 @@ class Conversation(Forks, Generic[OutputT_co]):
     async def _cancel_turn(self, control: dict[str, Any]) -> None:
         seen = await find_seen_reply(self._temporal, self.id, self._client.live)
         await self._send_update(names.CANCEL_TURN, {**control, "seen": seen})
-        await wait_for_the_end(self._temporal, self.id)
+        await wait_for_end_of_turn(self._temporal, self.id)
 
     async def _decide_calls(self, name: str, call_id: str, *, children: bool, **payload: Any) -> tuple[str, ...]:
         if not children:

@@ -24,7 +24,7 @@ from everturn.text.markdown import code, first_line, inline
 from everturn.truncation import shortened_reason
 from everturn.webhooks.conversation_events import Webhooks
 from everturn.workflows.activity_results import ActivityResults
-from everturn.workflows.cancellation import send_signal, what_came_together
+from everturn.workflows.cancellation import let_results_arrive, send_signal
 from everturn.workflows.timeouts import sub_agent_options
 from everturn.workflows.tracing import Tracing
 
@@ -139,7 +139,7 @@ async def _wait_for_start(start: Coroutine[Any, Any, Child]) -> Child:
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await what_came_together()
+        await let_results_arrive()
         if _has_begun(starting):
             if task := asyncio.current_task():
                 task.cancel()  # whoever waits for its result is told: that may have come, too

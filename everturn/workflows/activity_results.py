@@ -16,7 +16,7 @@ from everturn.calls.activity_outputs import value_in
 from everturn.calls.pending_calls import READ_ELSEWHERE
 from everturn.logs import workflow_log
 from everturn.validation.explaining import why_unreadable
-from everturn.workflows.cancellation import or_cancelled
+from everturn.workflows.cancellation import result_or_cancellation
 
 V = TypeVar("V")
 
@@ -44,7 +44,7 @@ class ActivityResults:
     async def wait_for(self, handle: asyncio.Task[Any], kind: type[V], what: str) -> V:
         """The result of an activity or child that was started with `result_type=RawValue`. Raises Unreadable, and what
         the handle raises."""
-        return self.read(await or_cancelled(handle), kind, what)
+        return self.read(await result_or_cancellation(handle), kind, what)
 
     def read_output(self, raw: RawValue | None, what: str) -> Any:
         """What a user's own activity returned. Raises Unreadable, here and in each replay."""

@@ -31,7 +31,7 @@ Schedule = Callable[[float | None], Awaitable[R]]
 """Schedules the activity, given its `hand_back_for`, and waits for its result."""
 
 
-def handed_back_for(seconds: float | None, request: Q) -> Q:
+def with_hand_back_for(seconds: float | None, request: Q) -> Q:
     """The request with its `hand_back_for`."""
     if seconds is None:
         return request
@@ -45,7 +45,7 @@ def with_remaining_details(request: ToolRequest, begin: Callable[[ToolRequest], 
     async def start_with_details(seconds: float | None) -> R:
         nonlocal request
         try:
-            return await begin(handed_back_for(seconds, request))
+            return await begin(with_hand_back_for(seconds, request))
         except ActivityError as error:
             if tool_results.not_hosted(error) and (details := tool_results.left_by(error)):
                 request = request.model_copy(update={"left": details})

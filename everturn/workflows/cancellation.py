@@ -24,15 +24,15 @@ SETTLING_STEPS = 10
 """Turns of the event loop, and some more, in which a result that is there reaches its handle."""
 
 
-async def or_cancelled(handle: asyncio.Task[R]) -> R:
+async def result_or_cancellation(handle: asyncio.Task[R]) -> R:
     """The activity's or child's result, even if the cancellation of this task comes in together with it."""
     try:
         return await asyncio.shield(handle)
     except asyncio.CancelledError:
-        await what_came_together()
+        await let_results_arrive()
         handle.cancel()
         # Temporal answers within this workflow task: with the result if it is there, else with the cancellation.
-        await _to_the_end([handle])
+        await _wait_until_done([handle])
         if handle.cancelled() or handle.exception():
             raise
         return handle.result()
@@ -54,7 +54,7 @@ async def send_signal(signal: Coroutine[Any, Any, None]) -> None:
     await asyncio.shield(begin_signal(signal))
 
 
-async def turn_over(turn: asyncio.Task[Any], *, on_lost: Callable[[BaseException], None]) -> None:
+async def wait_for_turn(turn: asyncio.Task[Any], *, on_lost: Callable[[BaseException], None]) -> None:
     """Returns once a model turn has a result. Raises what it raises; and CancelledError if it was cancelled.
 
     A cancelled turn hands over what it has said, or its worker is silent and Temporal says so: its end is waited for,
@@ -63,13 +63,13 @@ async def turn_over(turn: asyncio.Task[Any], *, on_lost: Callable[[BaseException
     try:
         await asyncio.shield(turn)
     except asyncio.CancelledError:
-        await what_came_together()
+        await let_results_arrive()
         if not turn.done():
             turn.cancel()
             if hurry := workflow.extern_functions().get(CANCELLING):  # in a replay, it only costs a heartbeat
                 hurry(workflow.info().run_id)
         while not turn.done() and workflow.cancellation_reason() is None:
-            await _whatever_comes(workflow.wait([turn]))
+            await _wait_despite_cancellation(workflow.wait([turn]))
         if not turn.done() or turn.cancelled():
             raise
         if error := turn.exception():
@@ -86,7 +86,7 @@ async def run_together(*parts: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             if not task.cancelling():  # it was one activity that was cancelled, and not we
                 task.cancel()
-        await _to_the_end(tasks)
+        await _wait_until_done(tasks)
         raise
 
 
@@ -97,18 +97,18 @@ def stop_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-async def what_came_together() -> None:
+async def let_results_arrive() -> None:
     """Returns once all that came in with a cancellation has reached its handles."""
     for _ in range(SETTLING_STEPS):
-        await _whatever_comes(asyncio.sleep(0))
+        await _wait_despite_cancellation(asyncio.sleep(0))
 
 
-async def _to_the_end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+async def _wait_until_done(tasks: Sequence[asyncio.Task[Any]]) -> None:
     while not all(task.done() for task in tasks):
-        await _whatever_comes(workflow.wait(tasks))
+        await _wait_despite_cancellation(workflow.wait(tasks))
 
 
-async def _whatever_comes(short: Awaitable[Any]) -> None:
+async def _wait_despite_cancellation(short: Awaitable[Any]) -> None:
     """Waits for what ends within this workflow task, even if a second cancellation comes in with the first."""
     with suppress(asyncio.CancelledError):
         await short

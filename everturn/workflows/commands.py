@@ -79,7 +79,7 @@ class Commands:
         else:
             self.state.begin_answer()
 
-    async def message_or_end(self) -> None:
+    async def wait_for_message_or_end(self) -> None:
         """Waits until there is a message to answer, the conversation closes, or has idled for its time."""
         state = self.state
         await self.stalls_and_pauses.stall_if_signals_were_lost()

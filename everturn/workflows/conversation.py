@@ -7,6 +7,7 @@ with each reply as its plan, which history records. So a changed tool never brea
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -31,9 +32,9 @@ from everturn.webhooks.conversation_events import Webhooks
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
-from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
+from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for
 from everturn.workflows.call_ledger import CallLedger
-from everturn.workflows.cancellation import stop_if_cancelled, turn_over
+from everturn.workflows.cancellation import stop_if_cancelled, wait_for_turn
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
 from everturn.workflows.recent_messages import MessagesInMemory, RecentMessages
@@ -141,12 +142,12 @@ class ConversationWorkflow:
         if self._start_input.problem:
             raise message_dispatch.invalid_start(self._start_input.problem)
         self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._state, self._results))
-        outcome = await self._to_its_end()
+        outcome = await self._answer_until_end()
         await self._tracing.say_the_rest(outcome.status)
         await self._webhooks.send_end(outcome)
         return outcome
 
-    async def _to_its_end(self) -> Outcome:
+    async def _answer_until_end(self) -> Outcome:
         try:
             limit = await self._answer_messages()
             if self._state.inbox.late:
@@ -197,7 +198,7 @@ class ConversationWorkflow:
         """Waits for a message to answer; False once the conversation is over."""
         if self._state.answering:
             return True
-        await self._commands.message_or_end()
+        await self._commands.wait_for_message_or_end()
         # An accepted update is answered before the run ends, and it may have brought a message.
         await workflow.wait_condition(workflow.all_handlers_finished)
         return bool(self._state.inbox.messages) and not self._state.abandoned
@@ -211,7 +212,7 @@ class ConversationWorkflow:
             if state.limit or state.closing:
                 return state.limit
         while True:
-            await self._continue_as_new_where_long()
+            await self._continue_as_new_if_due()
             if limit := state.limit_that_ends(workflow.time()):
                 return limit
             if state.summary_due:
@@ -247,50 +248,69 @@ class ConversationWorkflow:
         """A reply of the model, however long that takes: what retries and fallbacks can't cure waits for a person.
 
         None if that person closed the conversation, if a summary had to come first, or if a limit ends it by then."""
-        state = self._state
-        while True:
-            await self._commands.stalls_and_pauses.wait_while_paused()
-            if state.abandoned:
-                return None
-            # Here, too: a stall can be resumed any number of times, and each time costs an update and some events.
-            await self._continue_as_new_where_long()
-            if state.limit_that_ends(workflow.time()):
-                return None
-            if summarise:
-                state.begin_turn(limit=None, messages=0)
-            else:
-                limit = state.limit_reached(workflow.time())
-                state.begin_turn(limit=limit, messages=sent_messages.how_many_waiting_fit(state))
-                state.unseen.note_in_events()
-            self._show_state()
+        while await self._may_ask():
+            self._begin_turn(summarise=summarise)
             try:
                 return await self._call_model(summarise=summarise)
             except Unreadable as error:
                 stop_if_cancelled()
-                if state.closing:
-                    state.abandoned = True
+                if self._abandon_if_closing():
                     return None
                 await self._commands.stalls_and_pauses.wait_while_stalled(error.problem, READ_AGAIN)
-                if not state.abandoned and (reply := self._read_again(error.raw)):
+                if not self._state.abandoned and (reply := self._read_again(error.raw)):
                     return reply
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                self._webhooks.take_failure(error)
-                if state.closing:
-                    state.abandoned = True  # nobody will resume it
+                if not await self._may_ask_again(error, summarise=summarise):
                     return None
-                if fallback := tool_results.detail_of(error, "fallback"):
-                    state.fall_back(fallback)
-                elif tool_results.detail_of(error, "too_long") and not summarise:
-                    await self._summarise()
-                    return None
-                else:
-                    if not self._batches.holds_reply:
-                        state.begin_fallbacks_anew()
-                    await self._commands.stalls_and_pauses.wait_while_stalled(
-                        tool_results.cause_of(error), tool_results.detail_of(error, "cure")
-                    )
+        return None
+
+    async def _may_ask(self) -> bool:
+        """Whether the model may be asked now, after any pause; False if the conversation was closed, or a limit ends
+        it."""
+        await self._commands.stalls_and_pauses.wait_while_paused()
+        if self._state.abandoned:
+            return False
+        # Here, too: a stall can be resumed any number of times, and each time costs an update and some events.
+        await self._continue_as_new_if_due()
+        return not self._state.limit_that_ends(workflow.time())
+
+    def _begin_turn(self, *, summarise: bool) -> None:
+        state = self._state
+        if summarise:
+            state.begin_turn(limit=None, messages=0)
+        else:
+            limit = state.limit_reached(workflow.time())
+            state.begin_turn(limit=limit, messages=sent_messages.how_many_waiting_fit(state))
+            state.unseen.note_in_events()
+        self._show_state()
+
+    async def _may_ask_again(self, error: ActivityError, *, summarise: bool) -> bool:
+        """Whether to ask again after a turn that Temporal does not retry: a fallback model at once, the same models
+        once a person has resumed. False if nobody will resume, or if a summary made room for a turn that was too
+        long."""
+        state = self._state
+        self._webhooks.take_failure(error)
+        if self._abandon_if_closing():
+            return False
+        if fallback := tool_results.detail_of(error, "fallback"):
+            state.fall_back(fallback)
+            return True
+        if tool_results.detail_of(error, "too_long") and not summarise:
+            await self._summarise()
+            return False
+        if not self._batches.holds_reply:
+            state.begin_fallbacks_anew()
+        await self._commands.stalls_and_pauses.wait_while_stalled(
+            tool_results.cause_of(error), tool_results.detail_of(error, "cure")
+        )
+        return True
+
+    def _abandon_if_closing(self) -> bool:
+        """A turn that failed is given up if a person closed the conversation: nobody will resume it."""
+        self._state.abandoned |= self._state.closing
+        return self._state.closing
 
     async def _call_model(self, *, summarise: bool) -> ModelReply:
         state = self._state
@@ -302,15 +322,16 @@ class ConversationWorkflow:
         )
 
         async def start_turn(hand_back_for: float | None) -> ModelReply:
+            """`hand_back_for`: seconds, as in ModelRequest: how long workers that lack the agent pass the turn on."""
             handle = workflow.start_activity(
                 names.CALL_MODEL,
-                handed_back_for(hand_back_for, request),
+                with_hand_back_for(hand_back_for, request),
                 result_type=RawValue,
                 summary=summary,
                 event_groups=[turn_group(state.turn)],
                 **model_options(),
             )
-            await turn_over(handle, on_lost=lambda error: state.take_seen(cause_of(error).said))
+            await wait_for_turn(handle, on_lost=lambda error: state.take_seen(cause_of(error).said))
             return await self._results.wait_for(handle, ModelReply, f"The reply of turn {state.turn}")
 
         request = self._batches.with_kept_notice(request)
@@ -330,19 +351,19 @@ class ConversationWorkflow:
         """Gets a result for every call of the reply, and adds the results to the transcript in the order of the
         calls."""
         with turn_group(self._state.turn).scope():
-            results = await self._calls.settle_all(plan, meanwhile=self._continue_as_new_where_calls_wait())
+            results = await self._calls.settle_all(plan, meanwhile=self._continue_as_new_while_calls_wait())
         self._state.take_results(results, recorded=self._ledger.recorded, from_outputs=self._ledger.from_outputs)
 
     # ------------------------------------------------------------ from run to run
 
     @property
-    def _is_due(self) -> bool:
+    def _is_next_run_due(self) -> bool:
         full = self._calls.operations.many_left
         return continue_as_new.is_due(updates=self._commands.handlers.updates, full=full)
 
-    async def _continue_as_new_where_long(self) -> None:
+    async def _continue_as_new_if_due(self) -> None:
         """Goes on as a new run between turns, since a replay takes time for each event and can't be interrupted."""
-        if not self._is_due or self._batches.holds_reply:
+        if not self._is_next_run_due or self._batches.holds_reply:
             return
         self._show_state()  # shows that it is not idle any more
         if self._webhooks.is_busy:
@@ -354,23 +375,26 @@ class ConversationWorkflow:
         if self._commands.may_move and continue_as_new.fit_inbox(self._state, MAX_INBOX_BYTES):
             continue_as_new.go_on(self._next_input())  # otherwise, the next turn boundary will do
 
-    async def _continue_as_new_where_calls_wait(self) -> None:
+    async def _continue_as_new_while_calls_wait(self) -> None:
         """Goes on as a new run while all calls wait for people: they may take long, and try often."""
-
-        def may_move_now() -> bool:
-            free = self._calls.only_wait and self._commands.may_move and workflow.all_handlers_finished()
-            return free and self._is_due and not self._webhooks.is_busy
-
-        for moment in (
-            may_move_now,
-            lambda: may_move_now() and continue_as_new.fit_inbox(self._state, MAX_OPEN_INBOX_BYTES),
-        ):
-            await workflow.wait_condition(lambda moment=moment: self._ledger.all_settled or moment())  # type: ignore[misc]
-            if self._ledger.all_settled:
+        for may_move in (self._may_move_now, self._may_move_with_fitting_inbox):
+            if not await self._wait_while_calls_wait(may_move):
                 return
             handed = self._next_input(reply=self._calls.handed_on())
             if continue_as_new.may_be_open(handed):
                 continue_as_new.go_on(handed)
+
+    async def _wait_while_calls_wait(self, moment: Callable[[], bool]) -> bool:
+        """Waits for a moment; False if all calls have their results before it comes."""
+        await workflow.wait_condition(lambda: self._ledger.all_settled or moment())
+        return not self._ledger.all_settled
+
+    def _may_move_now(self) -> bool:
+        free = self._calls.only_wait and self._commands.may_move and workflow.all_handlers_finished()
+        return free and self._is_next_run_due and not self._webhooks.is_busy
+
+    def _may_move_with_fitting_inbox(self) -> bool:
+        return self._may_move_now() and continue_as_new.fit_inbox(self._state, MAX_OPEN_INBOX_BYTES)
 
     def _next_input(self, *, reply: OpenReply | None = None) -> Start:
         """The next run's input."""
@@ -430,7 +454,7 @@ class ConversationWorkflow:
 
     @property
     def turn(self) -> int:
-        """Fields of its log lines."""
+        """For its log lines."""
         return self._state.turn
 
     def _full_status(self) -> Status:

@@ -46,7 +46,7 @@ from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
-from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for, with_remaining_details
+from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for, with_remaining_details
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import run_together, stop_if_cancelled
 from everturn.workflows.history_space import HistorySpace
@@ -156,10 +156,10 @@ class OpenCalls:
         if is_answer(plan, result):
             check = check_of_answer(plan)
         if check:
-            result = await self._seen_by_hooks(call, check, result)
+            result = await self._show_result_to_hooks(call, check, result)
         self._ledger.results[call.call_id] = result
 
-    async def _seen_by_hooks(self, call: ToolCall, plan: GatedPlan, result: ToolResult) -> ToolResult:
+    async def _show_result_to_hooks(self, call: ToolCall, plan: GatedPlan, result: ToolResult) -> ToolResult:
         """The result as the agent's `after_tool` hooks leave it. Nothing that they have not seen is passed on."""
         edited = result.decision.arguments if result.decision else None
         request = ToolRequest(
@@ -174,7 +174,7 @@ class OpenCalls:
         summary = web_ui.summary_line(f"hooks see the result of {web_ui.one_line(call.name, 40)}")
 
         async def run_check(hand_back_for: float | None) -> ToolResult:
-            sent = handed_back_for(hand_back_for, request)
+            sent = with_hand_back_for(hand_back_for, request)
             await self._space.wait_to_carry(size_of(sent))
             options = result_check_options(plan.hooks_after)
             handle = workflow.start_activity(names.CHECK_RESULT, sent, result_type=RawValue, summary=summary, **options)
@@ -210,7 +210,7 @@ class OpenCalls:
             case RunPlan():
                 return await self._run_when_allowed(call, plan)
             case RunAgent():
-                return await self._ask_agent(call, plan)
+                return await self._ask_agent_when_allowed(call, plan)
             case other:
                 assert_never(other)
 
@@ -226,7 +226,7 @@ class OpenCalls:
                     decision = pending.asked.decision
                     answer = applied.as_answer_to(pending.asked)
                 elif applied.decision.verdict != "approve":
-                    return _not_run(call, pending, applied)
+                    return _result_without_run(call, pending, applied)
                 else:
                     decision = applied.decision
             as_shown = pending is not None and pending.is_as_hooks_saw(applied.decision)
@@ -238,11 +238,11 @@ class OpenCalls:
                 again = pending is not None and pending.is_doubtful
                 return await self._run_tool(call, plan, decision, answer, may_have_run=again, as_shown=as_shown)
             except (Unreadable, ActivityError) as error:
-                pending = self._after_run(call, plan, pending, error, decision)
+                pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
                     return tool_results.could_not_run(call, error, begun=call.call_id in self._ledger.lost)
 
-    async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
+    async def _ask_agent_when_allowed(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         pending = self._pending_call(call, plan)
         decision: Decision | None = None
         while True:
@@ -250,12 +250,12 @@ class OpenCalls:
                 if pending:
                     pending, applied = await self._wait_for_decision(pending)
                     if applied.decision.verdict != "approve":
-                        return _not_run(call, pending, applied)
+                        return _result_without_run(call, pending, applied)
                     as_shown = pending.is_as_hooks_saw(applied.decision)
                     decision = await self._check_edit(call, applied.decision, as_shown=as_shown)
-                return await self._agents_answer(call, plan, decision)
+                return await self._ask_agent(call, plan, decision)
             except (Unreadable, ActivityError) as error:
-                pending = self._after_run(call, plan, pending, error, decision)
+                pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
                     return tool_results.could_not_run(call, error, begun=False)
 
@@ -274,7 +274,7 @@ class OpenCalls:
                     plan.result, await self._check_edit(call, applied.decision, as_shown=as_shown, given=True)
                 )
             except (Unreadable, ActivityError) as error:
-                after = self._after_run(call, plan, pending, error, applied.decision)
+                after = self._question_after_run(call, plan, pending, error, applied.decision)
                 if after is None:
                     return tool_results.could_not_run(call, error, begun=False)
                 pending = after
@@ -291,7 +291,7 @@ class OpenCalls:
                 as_shown = pending.is_as_hooks_saw(applied.decision)
                 approval = await self._check_edit(call, applied.decision, as_shown=as_shown)
             except (Unreadable, ActivityError) as error:
-                after = self._after_run(call, plan, pending, error, applied.decision)
+                after = self._question_after_run(call, plan, pending, error, applied.decision)
                 if after is None:
                     return tool_results.could_not_run(call, error, begun=False)
                 pending = after
@@ -316,7 +316,7 @@ class OpenCalls:
             self._approvals.make_final(call_id)
             return pending, replace(applied, decision=pending.with_arguments(applied.decision))
 
-    def _after_run(
+    def _question_after_run(
         self,
         call: ToolCall,
         plan: PlannedCall,
@@ -324,7 +324,7 @@ class OpenCalls:
         error: Unreadable | ActivityError,
         decision: Decision | None,
     ) -> PendingCall | None:
-        """What is asked next; None if the model is told."""
+        """What a person is asked after a run that brought no result; None if the model is told instead."""
         if is_cancelled_exception(error):
             raise error
         kind = tool_results.kind_of(error)
@@ -366,7 +366,7 @@ class OpenCalls:
         carried = self._carried.pop(call.call_id, None)
         return carried or before_run(call, plan, self._state.rules, agent=self._state.agent)
 
-    async def _agents_answer(self, call: ToolCall, plan: RunAgent, decision: Decision | None) -> ToolResult:
+    async def _ask_agent(self, call: ToolCall, plan: RunAgent, decision: Decision | None) -> ToolResult:
         async with self._slots:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
@@ -398,7 +398,7 @@ class OpenCalls:
         summary = web_ui.summary_line(f"may {decider} decide?")
 
         async def ask_policy(hand_back_for: float | None) -> str:
-            request = handed_back_for(hand_back_for, check)
+            request = with_hand_back_for(hand_back_for, check)
             await self._space.wait_to_carry(size_of(request))
             handle = workflow.start_activity(
                 names.CHECK_DECISION, request, result_type=RawValue, summary=summary, **check_options()
@@ -521,7 +521,7 @@ class OpenCalls:
         return result
 
 
-def _not_run(call: ToolCall, pending: PendingCall, applied: AppliedDecision) -> ToolResult:
+def _result_without_run(call: ToolCall, pending: PendingCall, applied: AppliedDecision) -> ToolResult:
     """The result that follows from a decision not to run it, or not again."""
     if pending.is_doubtful:
         return tool_results.outcome_unknown(call, applied)

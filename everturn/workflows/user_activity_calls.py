@@ -28,10 +28,10 @@ from everturn.state import State
 from everturn.truncation import edit_notice
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
-from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
+from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for
 from everturn.workflows.call_headers import serving
 from everturn.workflows.call_ledger import CallLedger
-from everturn.workflows.cancellation import or_cancelled
+from everturn.workflows.cancellation import result_or_cancellation
 from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import Closed, NexusOperations
 from everturn.workflows.timeouts import check_options, user_activity_options
@@ -87,7 +87,7 @@ class UserActivityCalls:
             return tool_results.error_result(call, NO_ROOM)
 
         def start_run(hand_back_for: float | None) -> Awaitable[ToolResult]:
-            return self._run_with_retries(call, handed_back_for(hand_back_for, request), plan)
+            return self._run_with_retries(call, with_hand_back_for(hand_back_for, request), plan)
 
         with self._space.promised(call.call_id, room):
             await self._space.wait_to_carry(size)
@@ -166,7 +166,7 @@ class UserActivityCalls:
         if awaited:
             closing = asyncio.create_task(self._stop_if_closed(handle))
         try:
-            raw = await or_cancelled(handle)
+            raw = await result_or_cancellation(handle)
             value = self._activity_results.read_output(raw, activity_outputs.what_of(call.name))
         except Unreadable:
             self._ledger.running.discard(call.call_id)

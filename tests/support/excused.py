@@ -30,7 +30,7 @@ HARMLESS = {
     "everturn.records:Record.__pydantic_init_subclass__": "sets up a class as that is made, before there is any record",
     "everturn.records:Record._without_defaults": "looks at the record's own fields only",
     "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",
-    "everturn.workflows.cancellation:what_came_together": "sleep(0) waits for no clock: the loop's next round",
+    "everturn.workflows.cancellation:let_results_arrive": "sleep(0) waits for no clock: the loop's next round",
     "everturn.workflows.message_dispatch:Handlers._find_lost": "patched() records the answer, and a replay goes by it",
     "everturn.workflows.start_input:read_start": "patched() records the answer, and a replay goes by it",
 }

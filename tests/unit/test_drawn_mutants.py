@@ -360,7 +360,7 @@ async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_tha
     async def nothing() -> None:
         pass
 
-    monkeypatch.setattr(subagents_workflow, "what_came_together", nothing)
+    monkeypatch.setattr(subagents_workflow, "let_results_arrive", nothing)
     came = asyncio.get_running_loop().create_future()
     stopped: list[str] = []
 
