@@ -53,7 +53,7 @@ PARTS = (
         r"model_call|_reply_of_model|within_limit",
         "rate limits, keys, retries, time limits",
     ),
-    Part("calls are planned", r"plan_calls|_follow_up", "arguments are checked, rules are asked: in the turn itself"),
+    Part("calls are planned", r"plan_calls|_plan_reply", "arguments are checked, rules are asked: in the turn itself"),
     Part(
         "the prefix is remembered",
         r"prefix_cache",

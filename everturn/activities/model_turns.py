@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -122,6 +122,19 @@ class Turn:
         return cost_usd(self.model, usage, details=asked_tier(self.agent.settings))
 
 
+@dataclass(frozen=True)
+class PlannedReply:
+    """What follows from a reply."""
+
+    reply: Reply
+    """As hooks left it."""
+    plan: tuple[PlannedCall, ...] = ()
+    output: JsonValue = None
+    """A final reply as the agent's `output` type, in JSON."""
+    output_problem: str | None = None
+    """Why the reply does not fit the type."""
+
+
 class ModelTurns:
     def __init__(
         self,
@@ -177,8 +190,8 @@ class ModelTurns:
         cache = PromptCacheWatch(request, turn.prefix, turn.delta)
         heartbeat_text = self._begin_heartbeat_text(beat, turn)
         reply = await self._reply_of_model(turn, turn.messages, heartbeat_text=heartbeat_text, cache=cache)
-        reply, plan, output, problem = await self._follow_up(turn, reply)
-        reply = sign_reply(reply, request)
+        planned = await self._plan_reply(turn, reply)
+        reply = sign_reply(planned.reply, request)
         spent.add_usage(reply.usage, turn.cost_of(reply))
         digest = self._prefixes.remember(request.digest, turn.prefix, (*turn.delta, reply.message))
         cache.keep(self._prefixes, digest)
@@ -186,9 +199,9 @@ class ModelTurns:
         view, summary_due = compaction.next_view(
             turn.agent.compaction, request.view, follow_prefix(turn.messages, (reply.message,)), reply.usage
         )
-        answered = ModelReply(
+        model_reply = ModelReply(
             message=reply.message,
-            plan=plan,
+            plan=planned.plan,
             # That it wants tools is plain from the message; every field that is written costs history bytes.
             stop="end" if reply.stop == "tool_calls" else reply.stop,
             digest=digest,
@@ -196,15 +209,15 @@ class ModelTurns:
             cost_usd=spent.cost_usd,
             details=reply.details,
             prompt=turn.prompt,
-            output=output,
-            output_problem=problem,
+            output=planned.output,
+            output_problem=planned.output_problem,
             view=view,
             summary_due=summary_due,
             hooks=tuple(turn.hooks.actions),
             facts=await self._facts.facts_for(turn.agent, request, is_new=is_new_here or takes_over(turn.delta)),
         )
         _log.info("turn.finished", **_log_fields(reply), seconds=round(time.monotonic() - started, 3))
-        return answered
+        return model_reply
 
     async def _prepare_turn(self, agent: Agent, request: ModelRequest) -> Turn:
         agent = await for_turn(self._toolsets, agent)
@@ -220,15 +233,13 @@ class ModelTurns:
             agent=decided, request=request, prefix=prefix, delta=delta, messages=messages, hooks=hooks, prompt=prompt
         )
 
-    async def _follow_up(
-        self, turn: Turn, reply: Reply
-    ) -> tuple[Reply, tuple[PlannedCall, ...], JsonValue, str | None]:
-        """The reply as hooks left it, its plan, its output, and what is wrong with the output. The reply is paid for: a
-        failure here does not ask the model again by itself."""
+    async def _plan_reply(self, turn: Turn, reply: Reply) -> PlannedReply:
+        """What is to be done with the reply. The reply is paid for: a failure here does not ask the model again by
+        itself."""
         request = turn.request
         hooks = turn.hooks
         if hooks.is_stopped:
-            return reply, (), None, None
+            return PlannedReply(reply)
         careful = poison_calls.lost_tries() >= poison_calls.MOST_OF_A_PLAN
         # Without a number, the agent's own limit holds, unless the agent has taken over from another.
         calls_left = request.calls_left
@@ -248,9 +259,10 @@ class ModelTurns:
                 times=self._times,
                 ruled=request.ruled,
             )
-            return hooks.with_changes(reply), plan, *await _read_output(turn.agent, reply, lambda: hooks.context)
+            output, problem = await _read_output(turn.agent, reply, lambda: hooks.context)
+            return PlannedReply(hooks.with_changes(reply), tuple(plan), output, problem)
         except Stops as stop:
-            return hook_runs.stopped_reply(reply, stop.text), (), None, None
+            return PlannedReply(hook_runs.stopped_reply(reply, stop.text))
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
             raise
         except Exception as error:  # noqa: BLE001 - any of them would ask the model again
@@ -352,37 +364,14 @@ class ModelTurns:
     ) -> Reply:
         """What the model replies to the question, which is made of the `messages`."""
         agent = turn.agent
-        request = turn.request
-        limit = agent.patience.turn_timeout
         fallback = fallbacks.next_after(agent, question.model)
-        try:
+        seconds = agent.patience.turn_timeout.total_seconds()
+        async with _explained_failures(turn, messages, fallback=fallback):
             with heartbeat_text or nullcontext() as text:
                 if batched := await self._read_batched(question, turn, fallback=fallback):
                     return batched
-                call = partial(self._ask_once, question, text, kept, limit.total_seconds())
+                call = partial(self._ask_once, question, text, kept, seconds)
                 reply = await within_limit(question, call, patience=agent.patience, fallback=fallback)
-        except TimeoutError:
-            late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
-            raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
-        except ContextTooLong as error:
-            wanted = agent.compaction
-            helps = wanted is not None and bool(
-                compaction.to_summarise(messages[: request.position], request.view, wanted)[0]
-            )
-            raise activity_errors.final_error(
-                error, fallback=fallback, too_long=helps and not request.summarise
-            ) from None
-        except ProviderError as error:
-            _log.warning("turn.failed", error=str(error))
-            raise activity_errors.of_provider(error, agent.patience, fallback=fallback) from None
-        except ConfigError as error:
-            raise activity_errors.final_error(error, fallback=fallback) from None
-        except FAULTS as error:
-            raise activity_errors.not_asked(await safe_error_text(error), fallback=fallback) from None
-        except asyncio.CancelledError:
-            if activity.is_worker_shutdown():
-                raise activity_errors.worker_shutdown() from None
-            raise
         if reply.is_empty and (again := activity_errors.of_empty(reply, agent.patience)):
             _log.warning("turn.empty")
             kept.forget()
@@ -470,6 +459,44 @@ class ModelTurns:
             _log.warning("prefix.digest_differed", messages=len(prefix))
             request = request.model_copy(update={"digest": digest})
         return request, self._prefixes.remember_whole(request.digest, prefix), results
+
+
+@asynccontextmanager
+async def _explained_failures(turn: Turn, messages: Sequence[Message], *, fallback: str | None) -> AsyncGenerator[None]:
+    """Raises what the block raises as ApplicationErrors, which say whether and when the turn is tried again.
+    `messages`: what the model is asked with."""
+    patience = turn.agent.patience
+    try:
+        yield
+    except TimeoutError:
+        late = ConnectionFailed(
+            f"The model turn took longer than {patience.turn_timeout}.", cure="See Patience(turn_timeout=)."
+        )
+        raise activity_errors.of_provider(late, patience, fallback=fallback) from None
+    except ContextTooLong as error:
+        too_long = _would_shorten(turn, messages)
+        raise activity_errors.final_error(error, fallback=fallback, too_long=too_long) from None
+    except ProviderError as error:
+        _log.warning("turn.failed", error=str(error))
+        raise activity_errors.of_provider(error, patience, fallback=fallback) from None
+    except ConfigError as error:
+        raise activity_errors.final_error(error, fallback=fallback) from None
+    except FAULTS as error:
+        raise activity_errors.not_asked(await safe_error_text(error), fallback=fallback) from None
+    except asyncio.CancelledError:
+        if activity.is_worker_shutdown():
+            raise activity_errors.worker_shutdown() from None
+        raise
+
+
+def _would_shorten(turn: Turn, messages: Sequence[Message]) -> bool:
+    """Whether a summary of old messages would make the turn shorter."""
+    request = turn.request
+    wanted = turn.agent.compaction
+    if wanted is None or request.summarise:
+        return False
+    old_messages, _ = compaction.to_summarise(messages[: request.position], request.view, wanted)
+    return bool(old_messages)
 
 
 def model_named(agent: Agent, name: str) -> Model:

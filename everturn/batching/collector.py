@@ -130,7 +130,7 @@ class BatchCollectorWorkflow:
 
     def _go_on(self) -> None:
         gathered = list(self._gathering)
-        continue_as_new.go_on(
+        continue_as_new.begin_next_run(
             CollectorStart(
                 provider=self._provider,
                 gathered=tuple(entry.line for entry in gathered),

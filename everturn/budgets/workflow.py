@@ -46,7 +46,7 @@ class TenantBudgetWorkflow:
             if not self._changed:
                 self._set_alarm(self._ledger.next_wake(now))
             if self._is_long and not self._removed:
-                continue_as_new.go_on(self._ledger.as_start().model_dump(mode="json"))
+                continue_as_new.begin_next_run(self._ledger.as_start().model_dump(mode="json"))
         await self._resume_all(self._ledger.waiting_ids)
 
     @property

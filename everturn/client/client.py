@@ -305,7 +305,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         )
         try:
             with suppress(Ended):  # outcome() says how
-                await conversation._awaited_reply()
+                await conversation._wait_for_reply()
             return await conversation.outcome()
         except Unreachable as error:
             raise Unreachable(

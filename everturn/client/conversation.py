@@ -124,9 +124,9 @@ class Conversation(Forks, Generic[OutputT_co]):
         Raises Stalled if a person has to help first, and Ended if the conversation ended without a reply, or without
         one that fits the `output` type. Waits for approvals as long as they take.
         """
-        return self._typed_reply(*await self._awaited_reply())
+        return self._typed_reply(*await self._wait_for_reply())
 
-    async def _awaited_reply(self) -> tuple[str, JsonValue]:
+    async def _wait_for_reply(self) -> tuple[str, JsonValue]:
         """The text of the reply, and the same as the agent's `output` type, in JSON. Raises what `reply` raises."""
         described = await self._describe()
         events_held_back = holds_back(described)

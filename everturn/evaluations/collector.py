@@ -33,7 +33,7 @@ class EvaluationCollectorWorkflow:
             looked = await _look_once(Look(since=since, first=first))
             since = max(since, looked.until)
             if continue_as_new.is_due(updates=0, full=False):
-                continue_as_new.go_on(LookingStart(since=since, first=first).model_dump(mode="json"))
+                continue_as_new.begin_next_run(LookingStart(since=since, first=first).model_dump(mode="json"))
             if looked.pause > 0:
                 await workflow.sleep(timedelta(seconds=looked.pause), summary="until the next look")
 

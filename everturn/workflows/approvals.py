@@ -26,10 +26,10 @@ from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.message_dispatch import Later
 
 MOST_DECISIONS_KEPT = 1024
-"""How many decisions are kept, to tell a second person who decided first: more than any reply has planned calls."""
+"""How many decisions are kept, to say to a second person who decided first: more than a reply has calls."""
 
 SHORTEST_SECONDS = 0.001
-"""One of nothing would be none."""
+"""Temporal takes no timer of 0 s."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class AppliedDecision:
     """The decision comes from an expiry, from a closing conversation, or since no rule asks for one any more: not from
     a person, so `approvers` are not asked."""
     asks_first: bool = False
-    """It is none: a rule wants an approval before the call goes on to run outside."""
+    """This is no decision: a rule wants an approval first, before the call runs outside."""
 
     def as_answer_to(self, question: QuestionToPerson) -> PersonsAnswer:
         """The answer for the tool that asked."""
@@ -77,14 +77,14 @@ class PendingApprovals:
         self._ledger = ledger
         self._agents_at_work = agents_at_work
         # From the first moment on, because decisions may arrive before `wait_for_decision` is called again.
-        self._decided = {call_id: _new_future() for call_id in state.pending}
+        self._awaited = {call_id: _new_future() for call_id in state.pending}
         """The decisions that are waited for, by call_id."""
-        self._carried = dict(self._decided)
+        self._carried = dict(self._awaited)
         """The calls that waited in the earlier run, until `wait_for_decision` is called for them."""
         self.refused_edits = carried.refused_edits
         """How many edited arguments did not fit in this turn."""
-        self._decisions = {result.call_id: result.decision for result in carried.results if result.decision}
-        self._checked: set[str] = set()
+        self._latest_decisions = {result.call_id: result.decision for result in carried.results if result.decision}
+        self._being_checked: set[str] = set()
         """Calls with a decision that the approvers' function is checking."""
         self._closing = Decision(verdict="deny")
         self._on_change = on_change
@@ -102,7 +102,7 @@ class PendingApprovals:
                 return AppliedDecision(self._closing, by_rule=True)
             decided = _new_future()
             waiting[call_id] = pending
-            self._decided[call_id] = decided
+            self._awaited[call_id] = decided
             self._follow_policy(pending)
         self._on_change()
         self._early.release(call_id, until=decided.done)
@@ -116,13 +116,13 @@ class PendingApprovals:
                 return decided.result()  # the decision came before the turn was cancelled, if only by a moment
             raise
         finally:
-            if self._decided.get(call_id) is decided:
-                del self._decided[call_id]
+            if self._awaited.get(call_id) is decided:
+                del self._awaited[call_id]
                 waiting.pop(call_id, None)
             if clock:
                 clock.cancel()
 
-    def look_again(self) -> None:
+    def apply_changed_policy(self) -> None:
         """The policy has changed: it may decide on waiting calls."""
         rules = self._state.rules
         agent = self._state.agent
@@ -143,11 +143,12 @@ class PendingApprovals:
             self.decide(pending.call.call_id, AppliedDecision(decision))
 
     def _ask_first(self, pending: PendingCall) -> None:
-        """Whoever waits for the call's answer asks for its approval instead. Until then, it waits here already."""
+        """The call no longer waits for its answer, but for an approval first. It counts as waiting from now on, though
+        its task calls `wait_for_decision` only later."""
         call_id = pending.call.call_id
-        waited_for = self._decided[call_id]
+        waited_for = self._awaited[call_id]
         self._state.pending[call_id] = pending
-        self._decided[call_id] = self._carried[call_id] = _new_future()
+        self._awaited[call_id] = self._carried[call_id] = _new_future()
         waited_for.set_result(AppliedDecision(Decision(verdict="deny"), asks_first=True))
         self._on_change()
 
@@ -165,9 +166,10 @@ class PendingApprovals:
 
     def keep_early(self, call_id: str, later: Later) -> bool:
         """Keeps an early decision until its call waits. False if the decision is not early, but wrong or late."""
-        checked = call_id in self._checked
-        first = call_id != names.EVERY_CALL and call_id not in self._state.pending and call_id not in self._decisions
-        is_early = checked or (first and self._ledger.may_wait_later(call_id))
+        checked = call_id in self._being_checked
+        is_named = call_id != names.EVERY_CALL
+        is_new = is_named and call_id not in self._state.pending and call_id not in self._latest_decisions
+        is_early = checked or (is_new and self._ledger.may_wait_later(call_id))
         return is_early and self._early.keep(call_id, later, waits=checked)
 
     @property
@@ -180,23 +182,23 @@ class PendingApprovals:
 
     def make_final(self, call_id: str) -> None:
         """The decision on this call counts."""
-        self._checked.discard(call_id)
+        self._being_checked.discard(call_id)
         self._early.discard_late(call_id)
 
     def take_back(self, call_id: str) -> None:
         """Forgets a decision of a person who turned out not to be allowed to decide."""
-        self._checked.discard(call_id)
-        self._decisions.pop(call_id, None)
+        self._being_checked.discard(call_id)
+        self._latest_decisions.pop(call_id, None)
 
-    def settle_all(self) -> None:
+    def end_waits(self) -> None:
         """The turn is over: no call waits any more."""
-        self._checked.clear()
+        self._being_checked.clear()
         self._early.discard_late()
         self.refused_edits = 0
         while self._carried:
             call_id, _ = self._carried.popitem()
             self._state.pending.pop(call_id, None)
-            self._decided.pop(call_id, None)
+            self._awaited.pop(call_id, None)
 
     def deny_all(self, closing: Decision) -> None:
         """Denies all calls that wait now, and all that would wait later."""
@@ -208,15 +210,15 @@ class PendingApprovals:
         if call_id == names.EVERY_CALL:
             if any(self._addressed_ids(call_id, verdict)):
                 return None
-            return f"{self._none_waits(verdict)}{self._where_else()}"
+            return f"{self._none_waits_text(verdict)}{self._sub_agents_text()}"
         pending = self.undecided.get(call_id)
         if pending is None:
-            if earlier := self._decisions.get(call_id):
-                if call_id in self._checked:
+            if earlier := self._latest_decisions.get(call_id):
+                if call_id in self._being_checked:
                     decision = f"decision by {earlier.by}" if earlier.by else "decision"
                     return f"Call {call_id!r}: the {decision} is being checked. Decide again in a moment."
                 return already_decided(call_id, earlier)
-            return f"No call {call_id!r} waits{self._who_waits(verdict)}{self._where_else()}"
+            return f"No call {call_id!r} waits{self._who_waits_text(verdict)}{self._sub_agents_text()}"
         if not pending.refuses(verdict):
             return None
         named = f"Call {call_id!r} ({pending.call.name})"
@@ -229,12 +231,12 @@ class PendingApprovals:
         addressed = tuple(self._addressed_ids(call_id, applied.decision.verdict))
         for waiting_id in addressed:
             pending = self._state.pending.pop(waiting_id)
-            self._decided.pop(waiting_id).set_result(applied)
-            self._decisions[waiting_id] = applied.decision
+            self._awaited.pop(waiting_id).set_result(applied)
+            self._latest_decisions[waiting_id] = applied.decision
             if pending.policy and not applied.by_rule:
-                self._checked.add(waiting_id)
-        while len(self._decisions) > MOST_DECISIONS_KEPT:
-            self._decisions.pop(next(iter(self._decisions)))
+                self._being_checked.add(waiting_id)
+        while len(self._latest_decisions) > MOST_DECISIONS_KEPT:
+            self._latest_decisions.pop(next(iter(self._latest_decisions)))
         self._on_change()
         return addressed
 
@@ -245,10 +247,10 @@ class PendingApprovals:
     def undecided(self) -> dict[str, PendingCall]:
         """The calls that a decision can still reach: not a call whose turn was cancelled in this very step."""
         return {
-            call_id: pending for call_id, pending in self._state.pending.items() if not self._decided[call_id].done()
+            call_id: pending for call_id, pending in self._state.pending.items() if not self._awaited[call_id].done()
         }
 
-    def _none_waits(self, verdict: str) -> str:
+    def _none_waits_text(self, verdict: str) -> str:
         if waiting := self.undecided:
             waiting_ids = ", ".join(map(repr, waiting))
             if verdict == names.ANSWER:
@@ -257,12 +259,12 @@ class PendingApprovals:
         show = f"`{command_about('show', workflow.info().workflow_id)}`"
         return f"No call waits for a decision now. {show} shows the state."
 
-    def _who_waits(self, verdict: str) -> str:
+    def _who_waits_text(self, verdict: str) -> str:
         if waiting := self.undecided:
             return f"; these do: {', '.join(map(repr, waiting))}."
-        return f". {self._none_waits(verdict)}"
+        return f". {self._none_waits_text(verdict)}"
 
-    def _where_else(self) -> str:
+    def _sub_agents_text(self) -> str:
         """Where somebody may have meant to send a decision. It is not passed on: another call there may have the same
         id, and nobody could be told whether it was taken."""
         ids = [agent.conversation_id for agent in self._agents_at_work.values()]

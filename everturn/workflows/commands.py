@@ -172,7 +172,7 @@ class Commands:
         addressed = self.approvals.decide(call_id, applied)
         if rules:
             self.state.policy = with_rules(self.state.policy, rules)
-            self.approvals.look_again()
+            self.approvals.apply_changed_policy()
         return {"call_ids": addressed}
 
     def _policy_objection(self, change: SetPolicy) -> str | None:
@@ -180,7 +180,7 @@ class Commands:
 
     def _set_policy(self, change: SetPolicy) -> dict[str, Any]:
         self.state.policy = said_by(change.by, change.rules, known=self.state.policy)
-        self.approvals.look_again()
+        self.approvals.apply_changed_policy()
         self._on_change()
         return {"rules": len(self.state.policy)}
 
@@ -191,7 +191,7 @@ class Commands:
 
     def _inherit_policy(self, change: InheritPolicy) -> dict[str, Any]:
         self.state.inherited = change.rules
-        self.approvals.look_again()
+        self.approvals.apply_changed_policy()
         self._on_change()
         return {"rules": len(self.state.rules)}
 

@@ -38,7 +38,7 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
 """Text hardly ever packs to a twentieth of its size. Above this, packing is not even tried."""
 
 
-async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
+async def copy_earlier_messages_in_time(state: State, activity_results: ActivityResults) -> None:
     """Copies the messages of earlier runs into this run's history before Temporal deletes theirs."""
     if state.prefix.keep_by is None or not isinstance(state.prefix.earlier, StoredInRun):
         return
@@ -53,8 +53,8 @@ async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
         workflow_log("transcript.not_kept", level="error", cause=tool_results.cause_of(error))
 
 
-def go_on(handed: Start | dict[str, Any]) -> NoReturn:
-    """Ends the run here. The next one begins with the carry-over."""
+def begin_next_run(handed: Start | dict[str, Any]) -> NoReturn:
+    """Ends this run; the next one begins with what it is handed."""
     workflow.continue_as_new(handed, task_timeout=TASK_TIMEOUT)
 
 
@@ -103,8 +103,8 @@ def fit_inbox(state: State, room: int) -> bool:
     return True
 
 
-def may_be_open(handed: Start) -> bool:
-    """Whether the state can be handed over while calls wait for people."""
+def fits_with_open_calls(handed: Start) -> bool:
+    """Whether an input with open calls is small enough for the next run."""
     return size_of(handed) <= MAX_OPEN_BYTES
 
 

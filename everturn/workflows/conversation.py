@@ -138,10 +138,10 @@ class ConversationWorkflow:
                 await self._commands.stalls_and_pauses.wait_while_stalled(self._start_input.problem, DEPLOY_ITS_CODE)
             if self._state.closing and not self._state.inbox.late:
                 return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
-            continue_as_new.go_on(self._start_input.handed_on(self._state))
+            continue_as_new.begin_next_run(self._start_input.handed_on(self._state))
         if self._start_input.problem:
             raise message_dispatch.invalid_start(self._start_input.problem)
-        self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._state, self._results))
+        self._keeper = asyncio.create_task(continue_as_new.copy_earlier_messages_in_time(self._state, self._results))
         outcome = await self._answer_until_end()
         await self._tracing.say_the_rest(outcome.status)
         await self._webhooks.send_end(outcome)
@@ -373,7 +373,7 @@ class ConversationWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         if self._commands.may_move and continue_as_new.fit_inbox(self._state, MAX_INBOX_BYTES):
-            continue_as_new.go_on(self._next_input())  # otherwise, the next turn boundary will do
+            continue_as_new.begin_next_run(self._next_input())  # otherwise, the next turn boundary will do
 
     async def _continue_as_new_while_calls_wait(self) -> None:
         """Goes on as a new run while all calls wait for people: they may take long, and try often."""
@@ -381,8 +381,8 @@ class ConversationWorkflow:
             if not await self._wait_while_calls_wait(may_move):
                 return
             handed = self._next_input(reply=self._calls.handed_on())
-            if continue_as_new.may_be_open(handed):
-                continue_as_new.go_on(handed)
+            if continue_as_new.fits_with_open_calls(handed):
+                continue_as_new.begin_next_run(handed)
 
     async def _wait_while_calls_wait(self, moment: Callable[[], bool]) -> bool:
         """Waits for a moment; False if all calls have their results before it comes."""
@@ -410,7 +410,7 @@ class ConversationWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._state.take_up_again(workflow.time())
-        continue_as_new.go_on(self._next_input())
+        continue_as_new.begin_next_run(self._next_input())
 
     # ------------------------------------------------------------ the end
 

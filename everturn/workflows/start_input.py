@@ -57,24 +57,28 @@ def read_start(inputs: tuple[Any, ...]) -> StartInput:
     handed: dict[str, Any] = {}
     if isinstance(given, dict) and isinstance(given.get("carry"), dict):
         handed = given
-    replaying = workflow.unsafe.is_replaying()
-    unreadable = bool(handed and cause)
-    if handed and replaying and workflow.patched(UNREADABLE_START):
-        unreadable = True
-    elif handed and cause and replaying:
+    if handed and _is_unreadable(cause):
+        return StartInput(Start.model_construct(agent=""), start_problem(cause), handed)
+    if start:
+        return StartInput(start)
+    its_input = 'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
+    return StartInput(Start.model_construct(agent=""), f"This conversation can't start: {cause}. {its_input}")
+
+
+def _is_unreadable(cause: str) -> bool:
+    """Whether what the run before handed over can't be read; in a replay, whether it could not when it came. `cause`:
+    why this worker can't read it; empty if it can."""
+    if not workflow.unsafe.is_replaying():
+        if cause:
+            workflow.patched(UNREADABLE_START)
+        return bool(cause)
+    if workflow.patched(UNREADABLE_START):
+        return True
+    if cause:
         raise RuntimeError(
             f"Another version of the code has read the carry-over of the earlier run, but this one can't: {cause}"
         )
-    elif handed and cause:
-        workflow.patched(UNREADABLE_START)
-    if start and not unreadable:
-        return StartInput(start)
-    if handed:
-        problem = start_problem(cause)
-    else:
-        its_input = 'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
-        problem = f"This conversation can't start: {cause}. {its_input}"
-    return StartInput(Start.model_construct(agent=""), problem, handed)
+    return False
 
 
 def _try_to_read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:

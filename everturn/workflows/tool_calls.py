@@ -143,7 +143,7 @@ class OpenCalls:
     def close_reply(self, reason: str) -> tuple[ToolResult, ...]:
         """The results, in order. A call without one gets a result that says that it was cut short, and why."""
         results = self._ledger.close_reply(reason)
-        self._approvals.settle_all()
+        self._approvals.end_waits()
         return results
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
@@ -240,7 +240,7 @@ class OpenCalls:
             except (Unreadable, ActivityError) as error:
                 pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
-                    return tool_results.could_not_run(call, error, begun=call.call_id in self._ledger.lost)
+                    return tool_results.could_not_run_result(call, error, begun=call.call_id in self._ledger.lost)
 
     async def _ask_agent_when_allowed(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         pending = self._pending_call(call, plan)
@@ -257,7 +257,7 @@ class OpenCalls:
             except (Unreadable, ActivityError) as error:
                 pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
-                    return tool_results.could_not_run(call, error, begun=False)
+                    return tool_results.could_not_run_result(call, error, begun=False)
 
     async def _given_when_allowed(self, call: ToolCall, plan: UseResult) -> ToolResult:
         """The result that a hook gave; if a hook or a rule asks for it, after an approval."""
@@ -276,7 +276,7 @@ class OpenCalls:
             except (Unreadable, ActivityError) as error:
                 after = self._question_after_run(call, plan, pending, error, applied.decision)
                 if after is None:
-                    return tool_results.could_not_run(call, error, begun=False)
+                    return tool_results.could_not_run_result(call, error, begun=False)
                 pending = after
 
     async def _answer_when_allowed(self, call: ToolCall, plan: AwaitAnswer) -> ToolResult:
@@ -293,7 +293,7 @@ class OpenCalls:
             except (Unreadable, ActivityError) as error:
                 after = self._question_after_run(call, plan, pending, error, applied.decision)
                 if after is None:
-                    return tool_results.could_not_run(call, error, begun=False)
+                    return tool_results.could_not_run_result(call, error, begun=False)
                 pending = after
                 continue
             pending = for_answer(call, plan, approval=approval, arguments=approval.arguments)
@@ -382,7 +382,7 @@ class OpenCalls:
                 self._ledger.running.discard(call.call_id)
                 raise
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
-                return tool_results.no_answer(call, error)
+                return tool_results.no_answer_result(call, error)
         result = result_of(call.call_id, call.name, outcome)
         if decision is None:
             self._ledger.recorded.add(call.call_id)
@@ -480,7 +480,7 @@ class OpenCalls:
             try:
                 return await self._run_activity(call, request, plan, local=True)
             except ActivityError as error:
-                after = tool_results.again_after(error) if plan.hurried else None
+                after = tool_results.delay_after_hurried_try(error) if plan.hurried else None
                 if after is None and not tool_results.not_hosted(error):
                     raise  # otherwise, another worker has to run it, and only the queue finds that one
             if after:
@@ -516,7 +516,7 @@ class OpenCalls:
                 if tool_results.may_have_run(error):
                     self._ledger.lost.add(call.call_id)
                 raise
-            raise tool_results.of_local(error, call.name) from error
+            raise tool_results.as_activity_error(error, call.name) from error
         self._ledger.recorded.add(call.call_id)
         return result
 
@@ -524,5 +524,5 @@ class OpenCalls:
 def _result_without_run(call: ToolCall, pending: PendingCall, applied: AppliedDecision) -> ToolResult:
     """The result that follows from a decision not to run it, or not again."""
     if pending.is_doubtful:
-        return tool_results.outcome_unknown(call, applied)
+        return tool_results.unknown_outcome_result(call, applied)
     return tool_results.result_of_decision(call, applied)

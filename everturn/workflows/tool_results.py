@@ -58,7 +58,7 @@ def with_approval(result: ToolResult, approval: Decision | None) -> ToolResult:
     return result.model_copy(update={"content": content, "decision": approval})
 
 
-def outcome_unknown(call: ToolCall, applied: AppliedDecision) -> ToolResult:
+def unknown_outcome_result(call: ToolCall, applied: AppliedDecision) -> ToolResult:
     """The result that follows from a person's decision on a call whose run ended without a report."""
     if applied.decision.verdict == "answer":
         return result_of_decision(call, applied)
@@ -79,13 +79,14 @@ def may_have_run(error: ActivityError) -> bool:
     return causes.cause_of(error).lost
 
 
-def of_local(error: FailureError, name: str) -> ActivityError:
-    """A local activity's failure as that of any other: Temporal gives it bare. To be raised from that one."""
+def as_activity_error(error: FailureError, name: str) -> ActivityError:
+    """The failure of a local activity, which Temporal gives bare, as an ActivityError like that of any other. To be
+    raised from it."""
     nothing: dict[str, Any] = {"scheduled_event_id": 0, "started_event_id": 0, "identity": "", "activity_id": ""}
     return ActivityError(error.message, activity_type=name, retry_state=None, **nothing)
 
 
-def again_after(error: ActivityError) -> timedelta | None:
+def delay_after_hurried_try(error: ActivityError) -> timedelta | None:
     """How long after a hurried try that failed the tool is to run by way of the queue; None if it is not."""
     match error.__cause__:
         case exceptions.TimeoutError():
@@ -99,7 +100,7 @@ def again_after(error: ActivityError) -> timedelta | None:
 def not_checked(error: Unreadable, name: str) -> ActivityError:
     """The error for a call that could not be checked before its activity runs. To be raised from an ApplicationError
     that says so."""
-    return of_local(FailureError(error.problem), name)
+    return as_activity_error(FailureError(error.problem), name)
 
 
 def kind_of(error: ActivityError | Unreadable) -> str:
@@ -109,7 +110,7 @@ def kind_of(error: ActivityError | Unreadable) -> str:
     return causes.cause_of(error).kind
 
 
-def could_not_run(call: ToolCall, error: ActivityError | Unreadable, *, begun: bool) -> ToolResult:
+def could_not_run_result(call: ToolCall, error: ActivityError | Unreadable, *, begun: bool) -> ToolResult:
     """`begun`: an earlier try of it was lost while it ran."""
     if kind_of(error) in (names.OUTCOME_UNKNOWN, names.TIMED_OUT, names.CUT_SHORT):
         return error_result(call, f"The outcome of this call is unknown: {cause_of(error)}")
@@ -119,7 +120,7 @@ def could_not_run(call: ToolCall, error: ActivityError | Unreadable, *, begun: b
     return error_result(call, text)
 
 
-def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
+def no_answer_result(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
     """The result of a call if the sub-agent's conversation has no outcome."""
     if isinstance(error, WorkflowAlreadyStartedError):
         reason = f"a conversation {error.workflow_id!r} is already running"

@@ -238,14 +238,14 @@ class UserActivityCalls:
         cause = error.cause or error
         if isinstance(plan, RunNexus):
             if isinstance(cause, TimeoutError):
-                raise tool_results.of_local(error, plan.operation) from cause
+                raise tool_results.as_activity_error(error, plan.operation) from cause
             return activity_outputs.failure_of(call.call_id, call.name, cause, max_chars=plan.max_chars)
         if isinstance(cause, TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START:
             queue = plan.task_queue or workflow.info().task_queue
             within = user_activity_options(plan, awaited=awaited)["schedule_to_start_timeout"].total_seconds()
             error_text, cure = activity_outputs.not_taken(plan.activity, queue, within)
             not_taken = ApplicationError(error_text, {"cure": cure}, type=names.NOT_TAKEN)
-            raise tool_results.of_local(error, plan.activity) from not_taken
+            raise tool_results.as_activity_error(error, plan.activity) from not_taken
         handed_back = isinstance(cause, ApplicationError) and cause.type == names.NOT_HOSTED
         if isinstance(cause, TimeoutError) or (plan.task_queue is None and handed_back):
             raise error

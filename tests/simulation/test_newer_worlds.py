@@ -104,7 +104,7 @@ def _local_tools_have_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _what_was_hurried_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_results, "again_after", lambda _: None)
+    monkeypatch.setattr(tool_results, "delay_after_hurried_try", lambda _: None)
 
 
 def _nobody_reads_journals(monkeypatch: pytest.MonkeyPatch) -> None:

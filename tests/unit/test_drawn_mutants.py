@@ -76,7 +76,7 @@ def test_as_many_calls_are_left_as_were_not_made(most: int | None, made: int, le
 def test_what_is_larger_than_the_bound_is_not_handed_over(beside: int, fits: bool, bounds: Bounds) -> None:
     handed = Start(agent="clerk", message="Hello")
     bounds(open_bytes=size_of(handed) + beside)
-    assert continue_as_new.may_be_open(handed) is fits
+    assert continue_as_new.fits_with_open_calls(handed) is fits
 
 
 def test_an_agent_whose_conversation_was_ended_could_not_answer_in_our_words() -> None:
@@ -91,7 +91,7 @@ def test_an_agent_whose_conversation_was_ended_could_not_answer_in_our_words() -
         retry_state=None,
     )
     error.__cause__ = TerminatedError("Temporal's words")
-    told = tool_results.no_answer(ToolCall(call_id="a", name="helper"), error).text
+    told = tool_results.no_answer_result(ToolCall(call_id="a", name="helper"), error).text
     assert told.startswith("helper could not answer: ")
     assert "Temporal's words" not in told
 

@@ -18,7 +18,7 @@ from everturn.calls.causes import cause_of
 from everturn.lost_workers import poison_calls
 from everturn.lost_workers.poison_calls import ALONE, AT, LOST, RAN, LostTries
 from everturn.records import ToolCall
-from everturn.workflows.tool_results import could_not_run, of_local
+from everturn.workflows.tool_results import as_activity_error, could_not_run_result
 
 
 class Server:
@@ -177,6 +177,8 @@ async def test_a_call_that_is_handed_back_says_whether_a_try_of_it_was_lost(lost
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_call_that_no_worker_could_finish_may_have_taken_effect(begun: bool) -> None:
     error = ApplicationError("No worker has it.", type=names.NOT_HOSTED)
-    told = could_not_run(ToolCall(call_id="c1", name="slow", arguments={}), of_local(error, "slow"), begun=begun).text
+    told = could_not_run_result(
+        ToolCall(call_id="c1", name="slow", arguments={}), as_activity_error(error, "slow"), begun=begun
+    ).text
     assert ("It may or may not have taken effect." in told) is begun
     assert ".." not in told
