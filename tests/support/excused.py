@@ -32,6 +32,6 @@ HARMLESS = {
     "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",
     "everturn.workflows.cancellation:let_results_arrive": "sleep(0) waits for no clock: the loop's next round",
     "everturn.workflows.message_dispatch:Handlers._find_lost": "patched() records the answer, and a replay goes by it",
-    "everturn.workflows.start_input:read_start": "patched() records the answer, and a replay goes by it",
+    "everturn.workflows.start_input:_is_unreadable": "patched() records the answer, and a replay goes by it",
 }
 """Functions that workflows do call, and why what they name changes no command."""

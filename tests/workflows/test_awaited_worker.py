@@ -81,11 +81,12 @@ async def test_a_conversation_whose_agent_is_hosted_nowhere_says_so_and_goes_on_
     mine, theirs = agent_on(model, name="weather"), agent_on(model, name="bookkeeper")
     async with hosting(client, theirs, cached_conversations=cached_conversations):
         conversation = await client.start(mine, "Paris?")
-        await eventually(lambda: _status(conversation, "running", "has the agent 'weather'"))
+        await eventually(lambda: _status(conversation, "running", "Waiting for one since"))
         status = await conversation.status()
         assert status.cause
         assert status.cure
         assert f"No worker on task queue {client.task_queue!r}" in status.cause
+        assert "has the agent 'weather'" in status.cause
         assert "hosts bookkeeper" in status.cause
         assert "everturn worker" in status.cure
         described = await client.temporal.get_workflow_handle(conversation.id).describe()
