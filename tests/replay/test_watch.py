@@ -85,7 +85,6 @@ async def test_what_is_excused_is_watched_by_its_true_name() -> None:
     assert {place for place in HARMLESS if any(place in one for one in seen)} >= {
         "everturn.workflows.activity_results:ActivityResults.read",
         "everturn.workflows.message_dispatch:Handlers._find_lost",
-        "everturn.workflows.start_input:_is_unreadable",
     }
 
 
