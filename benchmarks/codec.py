@@ -15,7 +15,7 @@ from everturn.http.sse import EventDecoder
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.providers.json_values import write_json
 from everturn.records import Message, Text, ToolCall, ToolResult
 
@@ -96,12 +96,12 @@ def asking(model: str, messages: Sequence[Message]) -> Request:
 
 def encode_all(model: str, messages: Sequence[Message]) -> bytes:
     request = asking(model, messages)
-    return write_json(PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1])
+    return write_json(protocol_by_name(row_of(request.model.provider).protocol).encode(request)[1])
 
 
 def decode_all(model: str, received: Sequence[bytes]) -> str:
     request = asking(model, [Message.user("?")])
-    decoder, assembler = EventDecoder(), PROTOCOLS[row_of(request.model.provider).protocol].Assembler(request)
+    decoder, assembler = EventDecoder(), protocol_by_name(row_of(request.model.provider).protocol).Assembler(request)
     for chunk in received:
         for event in decoder.feed(chunk):
             assembler.feed(event)

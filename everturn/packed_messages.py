@@ -6,11 +6,14 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from everturn.records import Message
+from everturn.system.deferred_models import DEFER_BUILD
 
-_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
+_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(
+    tuple[Message, ...], config=ConfigDict(defer_build=DEFER_BUILD)
+)
 
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 MAX_OBJECTS = 500_000

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from everturn.system.deferred_models import DEFER_BUILD
 from everturn.system.json_numbers import compact_json
 from everturn.validation.habits import no_attribute
 from everturn.vendor_calls import read_call
@@ -31,7 +32,7 @@ class Record(BaseModel):
 
     # A number that JSON does not have is refused where it comes in. One that gets here all the same is written as what
     # it is ("NaN"): null would mean something else.
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=DEFER_BUILD)
 
     _defaults: ClassVar[tuple[tuple[str, Any], ...]] = ()
 
@@ -73,7 +74,7 @@ def on_lines(texts: Sequence[str]) -> str:
     return "".join(pieces)
 
 
-class PartRecord(Record):
+class PartRecord(Record, defer_build=False):
     """What all parts have. `extra`: what a provider put beside the part, by its own names (signatures, citations, item
     ids). It goes back to the provider that made the message, as it came, and to no other."""
 
@@ -189,7 +190,7 @@ ApproveOrDeny = Literal["approve", "deny"]
 """What a person, a rule or the clock can say to a call that waits. People can answer it, too."""
 
 
-class Decision(Record):
+class Decision(Record, defer_build=False):
     """A human's decision on a tool call: made once, for this call, with who made it and when."""
 
     verdict: Literal["approve", "deny", "answer"]
@@ -214,7 +215,7 @@ class Decision(Record):
 HookPoint = Literal["before_model", "after_model", "before_tool", "after_tool"]
 
 
-class HookAction(Record):
+class HookAction(Record, defer_build=False):
     """What a hook did. It is recorded with the model's reply or the tool's result."""
 
     hook: str
@@ -228,7 +229,7 @@ class HookAction(Record):
 ResultPart = Annotated[Text | Image | Document, Field(discriminator="kind")]
 
 
-class Successor(Record):
+class Successor(Record, defer_build=False):
     """The agent that a conversation was handed over to, and which part of the conversation it is shown."""
 
     agent: str
@@ -296,7 +297,7 @@ TextKind = Literal["text", "thinking"]
 """What a model says to its user, or only to itself."""
 
 
-class Message(Record):
+class Message(Record, defer_build=False):
     """One thing said: by the `user`, by the `assistant`, or by `tool`s in answer to an assistant's calls.
 
     `system` is for `generate()`; a conversation takes its instructions from its Agent.
@@ -372,7 +373,7 @@ def tool_pairs(messages: Iterable[Message]) -> tuple[tuple[ToolCall, ToolResult]
     return tuple((call, results[place]) for place, call in enumerate(calls) if place in results)
 
 
-class Usage(Record):
+class Usage(Record, defer_build=False):
     """Tokens, as the provider counted them. Two can be added."""
 
     input_tokens: int = 0
@@ -436,7 +437,7 @@ CUT_OFF: Final[Mapping[Stop, str]] = {
 """Why a reply is not the whole answer that was asked for, by how the model stopped."""
 
 
-class PartOfUsage(Record):
+class PartOfUsage(Record, defer_build=False):
     """What another model used for a reply: one that advised, or that took over."""
 
     model: str

@@ -16,7 +16,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.encoded_messages import body_in_json
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.providers.json_values import write_json
 from everturn.records import Message, Text, ToolCall, ToolResult
 
@@ -59,7 +59,7 @@ def _row(model: str) -> Iterator[tuple[str, float]]:
 
 
 def _encode(request: Request) -> dict[str, object]:
-    return PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1]
+    return protocol_by_name(row_of(request.model.provider).protocol).encode(request)[1]
 
 
 def _turn_by_turn(turns: int) -> Iterator[Sequence[Message]]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,15 +15,7 @@ import httpx
 from everturn.errors import FAULTS, InvalidReply, InvalidSetting, ProviderError
 from everturn.http import sse
 from everturn.http.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
-from everturn.providers import (
-    anthropic_messages,
-    failures,
-    gemini,
-    openai_chat,
-    openai_responses,
-    output_limits,
-    provider_clock,
-)
+from everturn.providers import failures, output_limits, provider_clock
 from everturn.providers.base import OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, protocol_of, resolve_endpoint
 from everturn.providers.connections import aclose, lend_client, open_answer
@@ -55,12 +47,25 @@ _END_SECONDS: Final = 1.0
 """How long a stream may take to end after its last event, so that its connection can be used again."""
 
 
-PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "gemini": gemini,
-    "anthropic_messages": anthropic_messages,
-}
+def protocol_by_name(name: ProtocolName) -> WireProtocol:
+    """Imported when a request needs it: most workers speak one."""
+    match name:
+        case "openai_chat":
+            from everturn.providers import openai_chat
+
+            return openai_chat
+        case "openai_responses":
+            from everturn.providers import openai_responses
+
+            return openai_responses
+        case "gemini":
+            from everturn.providers import gemini
+
+            return gemini
+        case "anthropic_messages":
+            from everturn.providers import anthropic_messages
+
+            return anthropic_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def prepare_request(request: Request, *, most_output_tokens: int | None = None) 
     """Raises InvalidModel, InvalidSetting and what encoding raises."""
     endpoint = resolve_endpoint(request.model)
     named = protocol_of(request)
-    protocol = PROTOCOLS[named] if isinstance(named, str) else named
+    protocol = protocol_by_name(named) if isinstance(named, str) else named
     path, body = protocol.encode(replace(request, now=provider_clock.now_at(endpoint)))
     extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
     headers = request_headers(tuple(extra_headers.items()), tuple(endpoint.key_headers().items()))

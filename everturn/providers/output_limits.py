@@ -22,29 +22,27 @@ _MIN_BUDGET: Final = 1024
 _MOST_WINDOWS: Final = 256
 _BYTES_PER_TOKEN: Final = 4
 
-_NAMED: Final = tuple(
-    re.compile(pattern, re.I | re.S)
-    for pattern in (
-        # OpenRouter with tools; vLLM 0.9 and later; OpenAI, OpenRouter and older vLLM; vLLM 0.20 and later
-        r"context length is (?P<window>\d+) tokens.{0,80}\((?P<input>\d+) of text input, (?P<tools>\d+) of tool input",
-        r"context length is (?P<window>\d+) tokens and your request has (?P<input>\d+) input tokens",
-        r"context length is (?P<window>\d+) tokens\. however, you requested (?:about )?\d+ tokens \((?P<input>\d+) ",
-        r"passed (?P<input>\d+) input tokens and requested \d+ output.{0,80}context length is only (?P<window>\d+)",
-        # SGLang; TGI and Together; Anthropic
-        r"context length of (?P<window>\d+) tokens\. you requested a total of \d+ tokens: (?P<input>\d+) ",
-        r"`inputs` tokens \+ `max_new_tokens` must be <= (?P<window>\d+)\. given: (?P<input>\d+) `inputs`",
-        r"`max_tokens` exceed context limit: (?P<input>\d+) \+ \d+ > (?P<window>\d+)",
-        # vLLM 0.32 (renderers/params.py), which then asks for what is left of the window by itself
-        r"max_(?:completion_|output_)?tokens=\d+ cannot be greater than max_model_len=(?P<most>\d+)",
-        # Gemini on Vertex; Anthropic; OpenAI; DeepSeek; Groq; DashScope; Bedrock
-        r"maxoutputtokens value of \d+ but the supported range is from 1 \(inclusive\) to (?P<below>\d+) \(exclusive\)",
-        r"max_tokens: \d+ > (?P<most>\d+), which is the maximum",
-        r"supports at most (?P<most>\d+) completion tokens",
-        r"valid range of max_tokens is \[1, ?(?P<most>\d+)\]",
-        r"max_(?:completion_)?tokens`? must be less than or equal to `?(?P<most>\d+)",
-        r"range of max_tokens should be \[1, ?(?P<most>\d+)\]",
-        r"maximum tokens you requested exceeds the model limit of (?P<most>\d+)",
-    )
+# Texts, since hardly a worker meets one of these errors: compiled when one is met.
+_NAMED: Final = (
+    # OpenRouter with tools; vLLM 0.9 and later; OpenAI, OpenRouter and older vLLM; vLLM 0.20 and later
+    r"context length is (?P<window>\d+) tokens.{0,80}\((?P<input>\d+) of text input, (?P<tools>\d+) of tool input",
+    r"context length is (?P<window>\d+) tokens and your request has (?P<input>\d+) input tokens",
+    r"context length is (?P<window>\d+) tokens\. however, you requested (?:about )?\d+ tokens \((?P<input>\d+) ",
+    r"passed (?P<input>\d+) input tokens and requested \d+ output.{0,80}context length is only (?P<window>\d+)",
+    # SGLang; TGI and Together; Anthropic
+    r"context length of (?P<window>\d+) tokens\. you requested a total of \d+ tokens: (?P<input>\d+) ",
+    r"`inputs` tokens \+ `max_new_tokens` must be <= (?P<window>\d+)\. given: (?P<input>\d+) `inputs`",
+    r"`max_tokens` exceed context limit: (?P<input>\d+) \+ \d+ > (?P<window>\d+)",
+    # vLLM 0.32 (renderers/params.py), which then asks for what is left of the window by itself
+    r"max_(?:completion_|output_)?tokens=\d+ cannot be greater than max_model_len=(?P<most>\d+)",
+    # Gemini on Vertex; Anthropic; OpenAI; DeepSeek; Groq; DashScope; Bedrock
+    r"maxoutputtokens value of \d+ but the supported range is from 1 \(inclusive\) to (?P<below>\d+) \(exclusive\)",
+    r"max_tokens: \d+ > (?P<most>\d+), which is the maximum",
+    r"supports at most (?P<most>\d+) completion tokens",
+    r"valid range of max_tokens is \[1, ?(?P<most>\d+)\]",
+    r"max_(?:completion_)?tokens`? must be less than or equal to `?(?P<most>\d+)",
+    r"range of max_tokens should be \[1, ?(?P<most>\d+)\]",
+    r"maximum tokens you requested exceeds the model limit of (?P<most>\d+)",
 )
 
 
@@ -64,7 +62,7 @@ _most: dict[tuple[str, str], int] = {}
 def named_in(message: str) -> OutputLimit | None:
     """What an error's message says; None if it names no limit, or if the input alone is too long."""
     for pattern in _NAMED:
-        if match := pattern.search(message):
+        if match := re.search(pattern, message, re.I | re.S):
             numbers = {name: int(digits[:12]) for name, digits in match.groupdict().items()}
             window = numbers.get("window")
             most = numbers.get("most") or numbers.get("below", 1) - 1

@@ -30,7 +30,7 @@ _SELDOM: Final = re.compile(
 )
 """What may be unsafe: most texts have none of it, and one look is enough for those."""
 
-_UNSAFE: Final = re.compile(
+_UNSAFE: Final = (
     f"[{_CONTROLS}{_BIDI}{_LINES}{_INVISIBLE}{_ASTRAL}{_SURROGATES}]"
     # Persian and the scripts of India join letters with these, and families of emoji; between others they only hide.
     rf"|(?<!{_JOINED})(?<!{_AFTER_PICTURE})[\u200c\u200d]|[\u200c\u200d](?!{_JOINED}|{_AFTER_PICTURE})"
@@ -49,7 +49,7 @@ def printable(text: str) -> str:
     """
     if not _SELDOM.search(text):
         return text
-    return _UNSAFE.sub(_escape_match, text.replace("\r\n", "\n"))
+    return re.sub(_UNSAFE, _escape_match, text.replace("\r\n", "\n"))
 
 
 def printable_line(text: str) -> str:

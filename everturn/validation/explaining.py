@@ -15,14 +15,14 @@ MAX_PLACE_CHARS = 200
 """A place is made of the names in what was sent, which may be anything."""
 
 
-_NO_REASON = re.compile(r"(SchemaError: )?(Error building .* validator|Field .*):|\^+|For further information visit .*")
+_NO_REASON = r"(SchemaError: )?(Error building .* validator|Field .*):|\^+|For further information visit .*"
 """Lines of pydantic's errors that say where its own code was, or point to its site."""
 
 
 def in_one_line(error: BaseException) -> str:
     """What an error of another library says, with all its lines: the reason is often in the last one."""
     lines = [line.strip() for line in str(error).splitlines()]
-    reasons = [line for line in lines if line and not _NO_REASON.fullmatch(line)]
+    reasons = [line for line in lines if line and not re.fullmatch(_NO_REASON, line)]
     return shortened_line(" ".join(reasons or [type(error).__name__]), MAX_REASON_CHARS)
 
 

@@ -70,14 +70,15 @@ UNKNOWN: Final = Abilities()
 class ModelRow:
     """Models by a pattern that their names begin with, in lower case and without a vendor's path before them."""
 
-    pattern: re.Pattern[str]
+    pattern: str | re.Pattern[str]
+    """Most stay texts: a worker meets a few of them, and to compile all takes 10 ms of its start."""
     abilities: Abilities
     source: str
     """Where this was read, and when."""
 
 
 def _row(pattern: str, source: str, abilities: Abilities) -> ModelRow:
-    return ModelRow(re.compile(pattern), abilities, source)
+    return ModelRow(pattern, abilities, source)
 
 
 def _levels(text: str) -> tuple[str, ...]:
@@ -432,7 +433,7 @@ def _find_abilities(provider: str, model: str) -> Abilities:
     if provider == "anthropic":
         return _of_claude(name)
     rows = TABLE.get(provider, ()) if provider in PROVIDERS else getattr(plugins.load_row(provider), "models", ())
-    abilities = next((row.abilities for row in rows if row.pattern.match(name)), UNKNOWN)
+    abilities = next((row.abilities for row in rows if re.match(row.pattern, name)), UNKNOWN)
     if provider == "openai-chat" and _SINCE_5_4.match(name):
         return replace(abilities, effort_beside_calls=False)
     return abilities
@@ -449,4 +450,4 @@ def _of_claude(name: str) -> Abilities:
     _, prefix, rest = name.replace(".", "-").partition("claude-")
     if not prefix:
         return UNKNOWN
-    return next((row.abilities for row in _CLAUDE if row.pattern.match(f"claude-{rest}")), UNKNOWN)
+    return next((row.abilities for row in _CLAUDE if re.match(row.pattern, f"claude-{rest}")), UNKNOWN)

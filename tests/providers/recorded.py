@@ -22,7 +22,7 @@ from everturn import formats
 from everturn.http import sse
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
-from everturn.providers.http import PROTOCOLS, WireProtocol
+from everturn.providers.http import WireProtocol, protocol_by_name
 from everturn.records import Message, Reply
 
 READERS = {
@@ -66,7 +66,7 @@ def recorded(protocol: str) -> dict[str, Recording]:
 
 
 def protocol_of(one: Recording) -> WireProtocol:
-    return PROTOCOLS["gemini" if one["protocol"] == "gemini_generate_content" else one["protocol"]]
+    return protocol_by_name("gemini" if one["protocol"] == "gemini_generate_content" else one["protocol"])
 
 
 def model_of(one: Recording) -> Model:

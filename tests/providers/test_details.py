@@ -11,7 +11,7 @@ from everturn.http.sse import Event
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.records import Message, Reply
 
 CHAT, RESPONSES, CLAUDE, GEMINI = "openai-chat:gpt-5.5", "openai:gpt-5.5", "anthropic:claude-5", "google:gemini-3-flash"
@@ -19,12 +19,12 @@ CHAT, RESPONSES, CLAUDE, GEMINI = "openai-chat:gpt-5.5", "openai:gpt-5.5", "anth
 
 def read(model: str, body: dict[str, Any]) -> Reply:
     request = Request(model=Model(model), messages=[Message.user("?")])
-    return PROTOCOLS[row_of(request.model.provider).protocol].decode(body, request)
+    return protocol_by_name(row_of(request.model.provider).protocol).decode(body, request)
 
 
 def streamed(model: str, *events: dict[str, Any]) -> Reply:
     request = Request(model=Model(model), messages=[Message.user("?")])
-    assembler = PROTOCOLS[row_of(request.model.provider).protocol].Assembler(request)
+    assembler = protocol_by_name(row_of(request.model.provider).protocol).Assembler(request)
     for event in events:
         assembler.feed(Event(json.dumps(event)))
     if model == CHAT:
@@ -213,5 +213,5 @@ def test_a_thought_that_nothing_follows_does_not_go_back_to_anthropic() -> None:
     """It answers 400 to an assistant's message that ends with one."""
     empty = read(CLAUDE, {"content": [THOUGHT], "stop_reason": "end_turn"}).message
     said = [Message.user("?"), empty, Message.user("And?")]
-    body = PROTOCOLS["anthropic_messages"].encode(Request(model=Model(CLAUDE), messages=said))[1]
+    body = protocol_by_name("anthropic_messages").encode(Request(model=Model(CLAUDE), messages=said))[1]
     assert [message["role"] for message in body["messages"]] == ["user"]

@@ -11,7 +11,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.efforts import nearest_effort
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.records import Message
 from everturn.tools.server_tools import UnsupportedParameter
 
@@ -26,7 +26,7 @@ def asked(model: str, effort: str) -> str | None:
 
 def encoded(model: str, **settings: Any) -> dict[str, Any]:
     request = Request(model=Model(model), messages=[Message.user("?")], settings=ModelSettings(**settings))
-    return PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1]
+    return protocol_by_name(row_of(request.model.provider).protocol).encode(request)[1]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from everturn.providers.base import Request
 from everturn.providers.bound_thoughts import beginning_of, without_stale_thoughts
 from everturn.providers.catalog import row_of
 from everturn.providers.encoded_messages import WireItems, body_in_json
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.providers.json_values import write_json
 from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from tests.providers.messages import result, results
@@ -34,7 +34,7 @@ ASK = Message.user("What is the weather?")
 
 
 def body_of(request: Request) -> dict[str, Any]:
-    return PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1]
+    return protocol_by_name(row_of(request.model.provider).protocol).encode(request)[1]
 
 
 def encoded_anew(request: Request) -> bytes:

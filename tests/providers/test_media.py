@@ -15,7 +15,7 @@ import pytest
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.providers.media import OFFICE, TEXTS, file_name
 from everturn.records import Document, Image, Message, Text, ToolCall, ToolResult
 
@@ -29,7 +29,7 @@ def data(text: str) -> str:
 
 def body_of(model: str, *messages: Message) -> dict[str, Any]:
     request = Request(model=Model(model), messages=messages)
-    body = PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1]
+    body = protocol_by_name(row_of(request.model.provider).protocol).encode(request)[1]
     assert json.loads(json.dumps(body)) == body
     return body
 

@@ -20,7 +20,7 @@ from everturn.providers import openai_chat
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.http import PROTOCOLS, WireProtocol, ask
+from everturn.providers.http import WireProtocol, ask, protocol_by_name
 from everturn.providers.json_values import write_json
 from everturn.records import Message, Reply, Text, ToolResult
 from everturn.storage.data_converter import data_converter
@@ -127,7 +127,7 @@ STREAMED: dict[str, list[Chunk]] = {
 
 
 def protocol_of(model: str) -> WireProtocol:
-    return PROTOCOLS[row_of(Model(model).provider).protocol]
+    return protocol_by_name(row_of(Model(model).provider).protocol)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

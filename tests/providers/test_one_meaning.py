@@ -13,7 +13,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers import anthropic_messages, ask, connections, gemini, openai_chat, openai_responses
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.catalog import row_of
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.records import Message, Opaque, Reply, ServerToolUse
 from everturn.tools.server_tools import CodeExecution
 from tests.providers.sockets import sends, server
@@ -236,7 +236,7 @@ def test_it_is_where_it_may_write_one(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("model", ["openai:m", "openai-chat:m", "anthropic:claude-opus-5"])
 def test_the_others_take_both(model: str) -> None:
     request = asking(model, tools=[TOOL], output_schema=SCHEMA, settings=ModelSettings(tool_choice="required"))
-    body = PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1]
+    body = protocol_by_name(row_of(request.model.provider).protocol).encode(request)[1]
     assert body["tool_choice"]
     assert any(name in body for name in ("text", "response_format", "output_config"))
 

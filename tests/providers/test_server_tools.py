@@ -12,7 +12,7 @@ from everturn.errors import InvalidTool
 from everturn.models import PROVIDERS, Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.catalog import protocol_of, row_of
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.providers.openai_responses.tools import _SERVED
 from everturn.records import Message, Text, ToolCall
 from everturn.tools.server_tools import ServerTool, UnsupportedParameter
@@ -32,7 +32,7 @@ def encoded(model: str, *tools: ServerTool, own: tuple[ToolSpec, ...] = (), **mo
     request = Request(Model(model), [Message.user("?")], server_tools=tools, tools=own, settings=settings, **more)
     named = protocol_of(request)
     assert isinstance(named, str)
-    return PROTOCOLS[named].encode(request)
+    return protocol_by_name(named).encode(request)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_transcript_by_chat_goes_on_by_responses() -> None:
         }
     )
     request = Request(Model("ollama:qwen3:8b"), [Message.user("?"), reply], tools=(ADD,), server_tools=(WebSearch(),))
-    _, body = PROTOCOLS["openai_responses"].encode(request)
+    _, body = protocol_by_name("openai_responses").encode(request)
     assert [item.get("type", item.get("role")) for item in body["input"]] == [
         *("user", "assistant", "function_call", "function_call_output")
     ]

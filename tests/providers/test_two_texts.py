@@ -9,7 +9,7 @@ import pytest
 
 from everturn import Image, Message, Model, Text, ToolCall, ToolResult
 from everturn.providers import Request
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.records import Part, on_lines
 
 PICTURE = Image(data="iVBORw0KGgo=", media_type="image/png")
@@ -19,7 +19,7 @@ PROTOCOL = {"openai-chat": "openai_chat", "openai": "openai_responses", "anthrop
 
 def sent(model: str, *messages: Message) -> str:
     provider = model.partition(":")[0]
-    protocol: Any = PROTOCOLS[PROTOCOL.get(provider, "gemini")]  # type: ignore[index]
+    protocol: Any = protocol_by_name(PROTOCOL.get(provider, "gemini"))  # type: ignore[index]
     _, body = protocol.encode(Request(model=Model(model), messages=messages))
     return json.dumps(body, ensure_ascii=False)
 

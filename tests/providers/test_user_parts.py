@@ -12,7 +12,7 @@ from everturn import formats
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
-from everturn.providers.http import PROTOCOLS
+from everturn.providers.http import protocol_by_name
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 PDF = Document(data="JVBERi0=", media_type="application/pdf", name="bill.pdf")
@@ -22,7 +22,7 @@ MODELS = ["openai-chat:m", "mistral:m", "openrouter:m", "openai:m", "anthropic:m
 
 def body_of(model: str, *messages: Message) -> dict[str, Any]:
     request = Request(model=Model(model), messages=messages)
-    return PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1]
+    return protocol_by_name(row_of(request.model.provider).protocol).encode(request)[1]
 
 
 def first_of(model: str, *parts: Part, provider: str = "") -> Any:
