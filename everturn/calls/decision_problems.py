@@ -8,7 +8,7 @@ from collections.abc import Collection
 from everturn import names
 from everturn.calls.decision_records import Answer, Approve, Deny, too_late
 from everturn.calls.pending_calls import RULED, PendingCall, rules_of
-from everturn.policy import Policy, same_json, with_rules
+from everturn.policy import Policy, rule_for, same_json, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.sizes import MAX_INPUT_BYTES, MAX_REASON_BYTES, SMALL_DECISION_BYTES, shortened, size_of
 from everturn.text.json_text import json_text
@@ -22,12 +22,14 @@ def decision_problem(
     calls: Collection[PendingCall],
     *,
     policy: Policy,
+    rules: Policy = (),
     agent: str = "",
     time: float,
     refused_edits: int,
 ) -> str | None:
     """Why it can't be taken now, if any call waits for it; None if it can. `calls`: those that it is about, of this
-    `agent`. `time`: of the conversation's clock. `refused_edits`: how many edits did not fit in this turn."""
+    `agent`. `rules`: those that no edit may go beyond. `time`: of the conversation's clock. `refused_edits`: how many
+    edits did not fit in this turn."""
     problem = None
     if isinstance(decision, Approve):
         problem = _edit_problem(decision, refused_edits)
@@ -36,7 +38,11 @@ def decision_problem(
     )
     if problem or isinstance(decision, Answer):
         return problem
-    return _shown_arguments_problem(decision, calls) or _always_problem(decision, calls, policy, agent=agent)
+    return (
+        _shown_arguments_problem(decision, calls)
+        or _denied_edit_problem(decision, calls, rules, agent=agent)
+        or _always_problem(decision, calls, policy, agent=agent)
+    )
 
 
 def _edit_problem(approval: Approve, refused_edits: int) -> str | None:
@@ -91,6 +97,20 @@ def _shown_arguments_problem(decision: Approve | Deny, calls: Collection[Pending
         return None
     arguments = shortened(str(changed_call.arguments), max_bytes=MAX_REASON_BYTES)
     return f"Call {changed_call.call_id!r} has different arguments now: {arguments}. Check them, then decide."
+
+
+def _denied_edit_problem(
+    decision: Approve | Deny, calls: Collection[PendingCall], rules: Policy, *, agent: str
+) -> str | None:
+    """A rule denies the call with the arguments that a person has put in."""
+    if not (rules and isinstance(decision, Approve)) or decision.arguments is None:
+        return None
+    for pending in calls:
+        rule = rule_for(rules, pending.call.name, decision.arguments, agent=agent)
+        if rule and rule.then == "deny":
+            reason = f" Reason: {rule.reason}" if rule.reason else ""
+            return f"A rule of {rule.by or 'the policy'} denies {pending.call.name} with these arguments.{reason}"
+    return None
 
 
 def _always_problem(

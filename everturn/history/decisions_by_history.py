@@ -112,7 +112,13 @@ class DecisionsByHistory:
         state = self._state
         addressed = [pending for pending in state.pending.values() if pending.is_addressed(command.call_id, verdict)]
         if decision_problem(
-            command, addressed, policy=state.policy, agent=state.agent, time=time, refused_edits=self.refused_edits
+            command,
+            addressed,
+            policy=state.policy,
+            rules=state.rules,
+            agent=state.agent,
+            time=time,
+            refused_edits=self.refused_edits,
         ):
             return False
         rules: Policy = ()

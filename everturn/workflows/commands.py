@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from temporalio import workflow
@@ -32,6 +33,8 @@ from everturn.workflows.tracing import Tracing
 
 USERS_KINDS_ONLY = "users' kinds of parts only"
 """The patch marker of runs that refuse a message by signal with parts that no user may send."""
+NO_EDIT_BEYOND_RULES = "no edit beyond rules that deny"
+"""That of runs that refuse an approval by signal with arguments for which a rule denies the call."""
 
 
 class Commands:
@@ -128,7 +131,8 @@ class Commands:
     # ------------------------------------------------------------ decisions
 
     def _decision_objection(self, decision: Approve | Deny | Answer) -> str | None:
-        problem = decision_problem(
+        check = partial(
+            decision_problem,
             decision,
             self._addressed_calls(decision),
             policy=self.state.policy,
@@ -136,6 +140,11 @@ class Commands:
             time=workflow.time(),
             refused_edits=self.approvals.refused_edits,
         )
+        problem = check()
+        if problem is None and (denied := check(rules=self.state.rules)):
+            by_signal = workflow.current_update_info() is None
+            if not by_signal or workflow.patched(NO_EDIT_BEYOND_RULES):
+                problem = denied  # an older version of the code has taken the signal
         return (
             problem
             or _too_full_for(decision)

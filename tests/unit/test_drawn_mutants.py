@@ -441,7 +441,9 @@ def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int 
     monkeypatch.setattr(commands, "too_full_for", lambda size: f"no room for {size}" if size > left else "")
     approvals = SimpleNamespace(refused_edits=0, not_waiting_problem=lambda *_, **__: None)
     one: Any = SimpleNamespace(
-        approvals=approvals, state=SimpleNamespace(policy=(), agent="clerk"), _addressed_calls=lambda _: range(waiting)
+        approvals=approvals,
+        state=SimpleNamespace(policy=(), rules=(), agent="clerk"),
+        _addressed_calls=lambda _: range(waiting),
     )
     return commands.Commands._decision_objection(one, approval)
 

@@ -14,6 +14,7 @@ from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
+from tests.support.operators import signal
 from tests.support.transcripts import results_of
 from tests.support.transcripts import told as events_of
 from tests.support.waiting import eventually, waiting
@@ -177,6 +178,20 @@ async def test_what_can_t_be_decided_for_always_is_refused(client: Client, scrip
             await conversation.set_policy([{"tool": "x", "then": "ask", "reason": "y" * 1_000}] * 50)
         await conversation.approve("c1")
         await conversation.outcome()
+
+
+async def test_no_edit_goes_beyond_a_rule_that_denies(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted([refunds(1), "Done."]), tools=[refund])
+    much = {"tool": "refund", "then": "deny", "where": {"cents": {"above": 100}}, "reason": "too much"}
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund", policy=[much])
+        await waiting(conversation)
+        with pytest.raises(Refused, match="tester denies refund with these arguments"):
+            await conversation.approve("c1", {"order_id": "81", "cents": 500})
+        await signal(conversation, "approve", {"call_id": "c1", "arguments": {"order_id": "81", "cents": 500}})
+        await conversation.approve("c1", {"order_id": "81", "cents": 99})
+        await conversation.outcome()
+    assert paid == [99]
 
 
 async def test_a_decision_is_not_taken_after_its_time(client: Client, scripted: Scripted) -> None:
