@@ -85,7 +85,7 @@ def _listed_as(provider: str) -> str | None:
 
 def cost_of_reply(model: Model, reply: Reply) -> float | None:
     """What a reply cost: what its provider says, else by the list, in its tier, and with what other models used for it
-    at their prices, or at its model's if the list lacks theirs."""
+    at their prices. Pictures by a model that the list lacks are priced as the asked model's tokens."""
     if reply.cost_usd is not None:
         return reply.cost_usd
     total: float | None = 0.0
@@ -94,7 +94,7 @@ def cost_of_reply(model: Model, reply: Reply) -> float | None:
         own = own.since(part.usage)
         other = model.model_copy(update={"name": f"{model.provider}:{part.model}"})
         cost = cost_usd(other, part.usage, details=reply.details)
-        if cost is None:
+        if cost is None and part.usage.output_image_tokens:
             # About as much, and better than none: a sum that is not known would hold no limit in US dollars any more.
             cost = cost_usd(model, part.usage, details=reply.details)
         total = cost_with(total, cost)
