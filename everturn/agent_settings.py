@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from everturn.errors import ConfigError, InvalidSetting
-from everturn.system.deferred_models import DEFER_BUILD
 from everturn.validation import durations
 from everturn.validation.explaining import explain
 from everturn.validation.spelling import refuse_unknown
@@ -41,7 +40,7 @@ class _Written(ModelMetaclass):
 class Setting(BaseModel, metaclass=_Written):
     """Configuration: frozen, and a misspelt name is an error, as is a number that JSON does not have."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=DEFER_BUILD)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     _error: ClassVar[type[ConfigError]] = InvalidSetting
     _by_position: ClassVar[tuple[str, ...]] = ()

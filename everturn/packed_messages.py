@@ -6,14 +6,11 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from everturn.records import Message
-from everturn.system.deferred_models import DEFER_BUILD
 
-_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(
-    tuple[Message, ...], config=ConfigDict(defer_build=DEFER_BUILD)
-)
+_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 MAX_OBJECTS = 500_000

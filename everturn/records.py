@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from everturn.system.deferred_models import DEFER_BUILD
 from everturn.system.json_numbers import compact_json
 from everturn.validation.habits import no_attribute
 from everturn.vendor_calls import read_call
@@ -32,7 +31,7 @@ class Record(BaseModel):
 
     # A number that JSON does not have is refused where it comes in. One that gets here all the same is written as what
     # it is ("NaN"): null would mean something else.
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=DEFER_BUILD)
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
 
     _defaults: ClassVar[tuple[tuple[str, Any], ...]] = ()
 
@@ -74,7 +73,7 @@ def on_lines(texts: Sequence[str]) -> str:
     return "".join(pieces)
 
 
-class PartRecord(Record, defer_build=False):
+class PartRecord(Record):
     """What all parts have. `extra`: what a provider put beside the part, by its own names (signatures, citations, item
     ids). It goes back to the provider that made the message, as it came, and to no other."""
 
@@ -190,7 +189,7 @@ ApproveOrDeny = Literal["approve", "deny"]
 """What a person, a rule or the clock can say to a call that waits. People can answer it, too."""
 
 
-class Decision(Record, defer_build=False):
+class Decision(Record):
     """A human's decision on a tool call: made once, for this call, with who made it and when."""
 
     verdict: Literal["approve", "deny", "answer"]
@@ -215,7 +214,7 @@ class Decision(Record, defer_build=False):
 HookPoint = Literal["before_model", "after_model", "before_tool", "after_tool"]
 
 
-class HookAction(Record, defer_build=False):
+class HookAction(Record):
     """What a hook did. It is recorded with the model's reply or the tool's result."""
 
     hook: str
@@ -229,7 +228,7 @@ class HookAction(Record, defer_build=False):
 ResultPart = Annotated[Text | Image | Document, Field(discriminator="kind")]
 
 
-class Successor(Record, defer_build=False):
+class Successor(Record):
     """The agent that a conversation was handed over to, and which part of the conversation it is shown."""
 
     agent: str
@@ -297,7 +296,7 @@ TextKind = Literal["text", "thinking"]
 """What a model says to its user, or only to itself."""
 
 
-class Message(Record, defer_build=False):
+class Message(Record):
     """One thing said: by the `user`, by the `assistant`, or by `tool`s in answer to an assistant's calls.
 
     `system` is for `generate()`; a conversation takes its instructions from its Agent.
@@ -373,7 +372,7 @@ def tool_pairs(messages: Iterable[Message]) -> tuple[tuple[ToolCall, ToolResult]
     return tuple((call, results[place]) for place, call in enumerate(calls) if place in results)
 
 
-class Usage(Record, defer_build=False):
+class Usage(Record):
     """Tokens, as the provider counted them. Two can be added."""
 
     input_tokens: int = 0
@@ -437,7 +436,7 @@ CUT_OFF: Final[Mapping[Stop, str]] = {
 """Why a reply is not the whole answer that was asked for, by how the model stopped."""
 
 
-class PartOfUsage(Record, defer_build=False):
+class PartOfUsage(Record):
     """What another model used for a reply: one that advised, or that took over."""
 
     model: str

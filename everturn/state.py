@@ -176,7 +176,7 @@ class State:
     prefix."""
 
     def __init__(self, start: Start, *, run_began: float, on_prefix: Observer | None = None) -> None:
-        carry = start.carry or CarryOver.model_construct()
+        carry = start.carry or CarryOver()
         # The carry-over may be large, and the state lives as long as the run.
         self.start = start.model_copy(update={"carry": None, "policy": (), "inherited": ()})
         self._began = start.carry.began if start.carry else None
@@ -207,7 +207,7 @@ class State:
         """The only tools that the model is offered until its final reply, by name; None: all."""
         self.answering = carry.owed
         """True from a message until its final reply. A run may begin in the middle of an answer."""
-        open_reply = carry.open or OpenReply.model_construct()
+        open_reply = carry.open or OpenReply()
         self.limit = open_reply.limit
         """The limit for which the current turn concludes, in words; None while there is room for another turn."""
         self.pending = {

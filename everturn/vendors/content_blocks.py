@@ -7,10 +7,9 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from everturn.records import Document, Image, ResultPart, Text
-from everturn.system.deferred_models import DEFER_BUILD
 from everturn.vendor_calls import as_dict
 from everturn.vendors.parts import anthropic_part, gemini_part, media_part, openai_part
 
@@ -31,7 +30,7 @@ _BESIDE_TEXT = frozenset({"type", "text", "annotations", "cache_control", "citat
 _BESIDE_URL = frozenset({"type", "url", "mimeType", "mime_type", "media_type", "detail", "name", "id", "cache_control"})
 _RESULT = frozenset({"content", "isError", "structuredContent", "_meta"})
 
-_OWN: TypeAdapter[ResultPart] = TypeAdapter(ResultPart, config=ConfigDict(defer_build=DEFER_BUILD))
+_OWN: TypeAdapter[ResultPart] = TypeAdapter(ResultPart)
 
 
 def parts_in(value: Any) -> list[Any] | None:

@@ -81,7 +81,7 @@ class ConversationWorkflow:
     def __init__(self, *inputs: Any) -> None:
         # Here and not in run(): a signal can arrive before run() begins, and belongs after the start's message.
         self._start_input = start_input.read_start(inputs)
-        carry_over = self._start_input.start.carry or CarryOver.model_construct()
+        carry_over = self._start_input.start.carry or CarryOver()
         self._recent = RecentMessages(carry_over.last_text)
         began = workflow.info().workflow_start_time.timestamp()
         self._state = State(self._start_input.start, run_began=began, on_prefix=self._recent.add)
@@ -94,7 +94,7 @@ class ConversationWorkflow:
             status=self._full_status,
             is_batched=lambda: self._batches.cause is not None,
         )
-        open_reply = carry_over.open or OpenReply.model_construct()
+        open_reply = carry_over.open or OpenReply()
         self._notices = WaitNotices(self._state, announced=(question.call_id for question in open_reply.waits))
         self._webhooks = Webhooks(self._state, announced=(question.call_id for question in open_reply.waits))
         self._ledger = CallLedger(open_reply, Chain(carry_over.chain_id, reset_run=carry_over.reset_run))

@@ -51,7 +51,7 @@ class Tracing:
         self._own_loop = OwnLoop()
         self._chain_id = chain_id
         carried = carry.trace or CarriedTrace.model_construct(
-            trace=Trace.model_construct(chain_id=chain_id, caller=start.trace or _by_header()),
+            trace=Trace(chain_id=chain_id, caller=start.trace or _by_header()),
             usage_before=state.totals.usage,
             cost_before=state.totals.cost_usd,
         )

@@ -31,8 +31,7 @@ _PURE = """
     typing.ParamSpec typing.Protocol typing.Self typing.TYPE_CHECKING typing.TypeVar typing.assert_never typing.cast
     pydantic.BaseModel pydantic.BeforeValidator pydantic.ConfigDict pydantic.Field pydantic.JsonValue
     pydantic.PlainSerializer pydantic.WrapValidator
-    pydantic.SerializerFunctionWrapHandler pydantic.TypeAdapter pydantic.VERSION pydantic.ValidationError
-    pydantic.field_serializer
+    pydantic.SerializerFunctionWrapHandler pydantic.TypeAdapter pydantic.ValidationError pydantic.field_serializer
     pydantic.field_validator pydantic.model_serializer pydantic.model_validator
     pydantic._internal._model_construction.ModelMetaclass
     pydantic_core.PydanticSerializationError pydantic_core.to_json pydantic_core.to_jsonable_python
