@@ -5,6 +5,8 @@ The conversation and the readers of its history both follow this, so that they s
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import JsonValue
 
 from everturn.calls.pending_calls import PendingCall, asks_for_approval
@@ -12,6 +14,9 @@ from everturn.carryover import QuestionToPerson
 from everturn.plans import AwaitAnswer, GatedPlan, PlannedCall
 from everturn.policy import Policy, rule_for
 from everturn.records import Decision, ToolCall
+
+DENIED_SINCE: Final = "denied by a new rule: "
+"""The patch of a run in which a rule denies a call that had passed the gate and had not begun; its id follows."""
 
 
 def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str) -> PendingCall | None:

@@ -55,6 +55,8 @@ class DecisionsByHistory:
         """The calls with a decision that the agent's policy is checking."""
         self.edited: dict[str, tuple[PendingCall, Decision]] = {}
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
+        self.ruled_late: dict[str, ToolCall] = {}
+        """The calls that a new rule denies, if the agent's policy lets it: they had passed the gate before."""
         self.approvals: dict[str, Decision] = {}
         """Of the calls that were approved."""
         self.refusals: dict[str, Decision] = {}
@@ -75,6 +77,7 @@ class DecisionsByHistory:
         self.asked.clear()
         self.checked.clear()
         self.edited.clear()
+        self.ruled_late.clear()
         self.approvals.clear()
         self.refusals.clear()
         self.answers.clear()
@@ -243,6 +246,9 @@ class DecisionsByHistory:
 
     def take_check(self, call_id: str, *, decided_by: str, refusal: str, time: float) -> None:
         """`refusal`: why this person may not decide; empty if they may."""
+        call = self.ruled_late.pop(call_id, None)
+        if call and not refusal:
+            self._settle(unwritten_result(call))
         if call_id not in self.checked:
             return
         pending, decision = self.checked.pop(call_id)

@@ -49,6 +49,7 @@ from everturn.history.steps import (
     MessageSent,
     PrefixExtended,
     ReminderFired,
+    RuleCame,
     RunClosed,
     RunStarted,
     Step,
@@ -407,7 +408,8 @@ class HistoryReader:
 
 
 class PatchReader:
-    """What the conversation could not read. It writes that down by two of Temporal's patches, which have no words."""
+    """What the conversation could not read, and which call a new rule denied. It writes both down by patches,
+    which have no words."""
 
     def __init__(self) -> None:
         self.start_problem = ""
@@ -419,7 +421,7 @@ class PatchReader:
         if name == names.MESSAGE or name in COMMANDS:
             self._signals.append(name)
 
-    def read_patch_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | None:
+    def read_patch_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | RuleCame | None:
         """Of a marker with the name PATCH."""
         data = marker.marker_recorded_event_attributes.details["patch-data"].payloads
         patch = str(json.loads(data[0].data).get("id")) if data else ""
@@ -431,6 +433,8 @@ class PatchReader:
             numbers = map(int, patch.removeprefix(STALLED_BY_SIGNALS).split(","))
             problem = signals_problem([self._signals[number - 1] for number in numbers], "")
             return InputUnreadable(marker.event_id, time, problem, SEND_AGAIN)
+        if patch.startswith(gate.DENIED_SINCE):
+            return RuleCame(marker.event_id, time, patch.removeprefix(gate.DENIED_SINCE))
         return None
 
 

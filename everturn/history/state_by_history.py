@@ -21,7 +21,7 @@ from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
 from everturn.history.transcript import Transcript, unwritten_result, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
-from everturn.plans import RefuseCall, RunHandoff, UseResult
+from everturn.plans import GatedPlan, RefuseCall, RunHandoff, UseResult
 from everturn.records import Decision, Outcome, Record, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
@@ -84,6 +84,8 @@ class StateByHistory:
                 self._take_brought(step)  # the conversation itself has written it down
             case steps.InputUnreadable():
                 self._take_unreadable(step)
+            case steps.RuleCame(call_id=call_id):
+                self._take_rule(call_id)
             case steps.TurnScheduled(request=request):
                 self._begin_turn(request)
             case steps.ToolScheduled(request=call):
@@ -202,6 +204,14 @@ class StateByHistory:
             self.calls.forget()
             self.decisions.checked.clear()
             self.decisions.edited.clear()
+
+    def _take_rule(self, call_id: str) -> None:
+        """Where the agent's policy has a say about rules, its answer comes first."""
+        call, plan = self.calls.planned[call_id]
+        if isinstance(plan, GatedPlan) and plan.policy:
+            self.decisions.ruled_late[call_id] = call
+        else:
+            self._take_result(unwritten_result(call))
 
     def _take_unreadable(self, step: steps.InputUnreadable) -> None:
         """A `resume` that came before, in the same workflow task, is for this stall. A message that came with it is

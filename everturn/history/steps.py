@@ -212,6 +212,14 @@ class DecisionChecked(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class RuleCame(Step):
+    """A rule denies a call that had passed the gate and waited until others were done. The conversation has written
+    that down itself."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class InputUnreadable(Step):
     """The conversation could not read what it was started with, or a signal, and waits for a person. It has written
     that down itself."""

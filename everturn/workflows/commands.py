@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 from temporalio import workflow
@@ -131,17 +130,21 @@ class Commands:
     # ------------------------------------------------------------ decisions
 
     def _decision_objection(self, decision: Approve | Deny | Answer) -> str | None:
-        check = partial(
-            decision_problem,
-            decision,
-            self._addressed_calls(decision),
-            policy=self.state.policy,
-            agent=self.state.agent,
-            time=workflow.time(),
-            refused_edits=self.approvals.refused_edits,
-        )
-        problem = check()
-        if problem is None and (denied := check(rules=self.state.rules)):
+        addressed = self._addressed_calls(decision)
+
+        def find_problem(rules: Policy) -> str | None:
+            return decision_problem(
+                decision,
+                addressed,
+                policy=self.state.policy,
+                rules=rules,
+                agent=self.state.agent,
+                time=workflow.time(),
+                refused_edits=self.approvals.refused_edits,
+            )
+
+        problem = find_problem(())
+        if problem is None and (denied := find_problem(self.state.rules)):
             by_signal = workflow.current_update_info() is None
             if not by_signal or workflow.patched(NO_EDIT_BEYOND_RULES):
                 problem = denied  # an older version of the code has taken the signal

@@ -19,8 +19,8 @@ from temporalio.exceptions import (
 )
 
 from everturn import agent_in_charge, names
-from everturn.calls.gate import before_run, for_answer, not_asked
-from everturn.calls.pending_calls import PendingCall
+from everturn.calls.gate import DENIED_SINCE, before_run, for_answer, not_asked
+from everturn.calls.pending_calls import PendingCall, decision_of
 from everturn.calls.result_checks import check_of_answer, check_of_event, is_answer, withheld_result
 from everturn.calls.unknown_outcomes import after_run
 from everturn.carryover import OpenReply
@@ -37,11 +37,13 @@ from everturn.plans import (
     RunTool,
     UseResult,
 )
+from everturn.policy import Policy, rule_for
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
 from everturn.subagents.results import result_of
 from everturn.subagents.workflow import SubAgents
+from everturn.text.iso_times import iso_time
 from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
@@ -367,9 +369,12 @@ class OpenCalls:
         return carried or before_run(call, plan, self._state.rules, agent=self._state.agent)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent, decision: Decision | None) -> ToolResult:
+        rules = self._state.rules
         async with self._slots:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
+            if denied := await self._denied_since(rules, call, plan, decision):
+                return denied
             self._ledger.running.add(call.call_id)
             try:
                 room = await self._space.allot_share(
@@ -389,6 +394,23 @@ class OpenCalls:
             return result
         self._ledger.from_outputs.add(call.call_id)
         return tool_results.with_approval(result, decision)
+
+    async def _denied_since(
+        self, rules: Policy, call: ToolCall, plan: GatedPlan, decision: Decision | None
+    ) -> ToolResult | None:
+        """What the model is told if a rule denies the call that came after these `rules`, while it waited until others
+        were done; None if none does."""
+        if self._state.rules == rules:
+            return None
+        if decision and decision.arguments is not None:
+            call = call.model_copy(update={"arguments": decision.arguments})
+        rule = rule_for(self._state.rules, call.name, call.arguments, agent=self._state.agent)
+        if rule is None or rule.then != "deny" or not workflow.patched(f"{DENIED_SINCE}{call.call_id}"):
+            return None
+        denial = decision_of(rule, decided_at=iso_time(workflow.now()))
+        if plan.policy and await self._find_refusal(call, denial):
+            return None  # whoever made the rule may not decide
+        return tool_results.result_of_decision(call, AppliedDecision(denial))
 
     async def _find_refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why the agent's `approvers` don't allow this person to decide; empty if they do."""
@@ -454,9 +476,13 @@ class OpenCalls:
                 "answer": answer,
             }
         )
+        rules = self._state.rules
         async with self._slots:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
+            may_have_begun = may_have_run or answer is not None  # then a person has decided on it by itself
+            if not may_have_begun and (denied := await self._denied_since(rules, call, plan, decision)):
+                return denied
             if isinstance(plan, RunElsewhere):
                 settled = self._activities.settle_call(call, request, plan, other_calls=self._ledger.to_come)
                 return await self._tracing.note_activity(call, settled)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, NeedsApproval, ToolContext, tool
+from everturn import Client, Conversation, Limits, NeedsApproval, ToolContext, tool
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -292,3 +293,44 @@ async def test_a_rule_for_a_tool_that_no_agent_has_is_named_in_the_log(
         assert "Did you mean 'refund'?" in caplog.text
         await conversation.close()
         await conversation.outcome()
+
+
+@pytest.mark.parametrize("kind", ["free", "by rule", "by a person", "sub-agent", "approvers", "may not"])
+async def test_a_rule_that_denies_holds_for_calls_that_wait_until_others_are_done(
+    client: Client, scripted: Scripted, kind: str, cached_conversations: int
+) -> None:
+    """They had passed the gate when it came, and nothing of them had begun."""
+    began = asyncio.Event()
+    released = asyncio.Event()
+
+    @tool(effect="read")
+    async def look() -> str:
+        began.set()
+        await released.wait()
+        return "nothing"
+
+    @tool(effect="once", needs_approval=kind in ("by rule", "by a person"))
+    def pay(cents: int) -> str:
+        paid.append(cents)
+        return "paid"
+
+    payer = agent_on(scripted(["I paid."]), name="pay")
+    options: dict[str, Any] = {"tools": [look, payer if kind == "sub-agent" else pay]}
+    if kind in ("approvers", "may not"):
+        options["approvers"] = lambda _, decision: kind == "approvers" or decision.by != "tester"
+    arguments = {"message": "Pay"} if kind == "sub-agent" else {"cents": 5}
+    model = scripted([[call("look", {}, id="l"), call("pay", arguments, id="p")], "Done."])
+    agent = agent_on(model, limits=Limits(max_parallel_calls=1), **options)
+    policy = [{"tool": "pay", "then": "approve"}] if kind == "by rule" else []
+    async with hosting(client, agent, payer, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go", policy=policy)
+        await eventually(began.is_set, what="the first call runs")
+        if kind == "by a person":
+            await waiting(conversation)
+            await conversation.approve("p")
+        await conversation.set_policy([{"tool": "pay", "then": "deny", "reason": "closed"}])
+        released.set()
+        await conversation.outcome()
+    denial = "This call was denied by the policy of tester and did not run. Reason: closed"
+    assert await told(conversation) == ["nothing", "paid" if kind == "may not" else denial]
+    assert paid == ([5] if kind == "may not" else [])
