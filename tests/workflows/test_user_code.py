@@ -346,7 +346,7 @@ async def test_calls_that_wait_for_a_blocked_loop_run_once_and_nobody_is_asked(
     client: Client, scripted: Scripted, bounds: Bounds, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before their turn, the worker has them and has not begun them; after it, their results are still on their way."""
-    bounds(beat_seconds=0.2, heartbeat_timeout=timedelta(seconds=1))
+    bounds(beat_seconds=0.2, heartbeat_timeout=timedelta(seconds=3))
     begun: Counter[str] = Counter()
 
     def made(name: str, effect: Literal["read", "once"], seconds: float) -> Tool[[], str]:
@@ -357,7 +357,7 @@ async def test_calls_that_wait_for_a_blocked_loop_run_once_and_nobody_is_asked(
 
         return tool(work, name=name, effect=effect)
 
-    slow_ones = [made(f"slow_{n}", "read", 0.8) for n in range(4)]
+    slow_ones = [made(f"slow_{n}", "read", 1.2) for n in range(4)]
     once_ones = [made(f"pay_{n}", "once", 0.0) for n in range(4)]
     tools = [*slow_ones, *once_ones]
     agent = agent_on(scripted([[call(tool.name) for tool in tools], "Done."]), tools=tools)
