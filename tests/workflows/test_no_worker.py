@@ -86,7 +86,6 @@ async def test_a_command_says_at_once_that_no_worker_is_there_to_take_it(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", client.temporal.service_client.config.target_host)
-    monkeypatch.setattr(connect, "FIRST_LOOK_SECONDS", 0.0)
     printed: list[str] = []
 
     def is_said() -> bool:
