@@ -22,14 +22,12 @@ def decision_problem(
     calls: Collection[PendingCall],
     *,
     policy: Policy,
-    rules: Policy = (),
     agent: str = "",
     time: float,
     refused_edits: int,
 ) -> str | None:
     """Why it can't be taken now, if any call waits for it; None if it can. `calls`: those that it is about, of this
-    `agent`. `rules`: those that no edit may go beyond. `time`: of the conversation's clock. `refused_edits`: how many
-    edits did not fit in this turn."""
+    `agent`. `time`: of the conversation's clock. `refused_edits`: how many edits did not fit in this turn."""
     problem = None
     if isinstance(decision, Approve):
         problem = _edit_problem(decision, refused_edits)
@@ -38,11 +36,7 @@ def decision_problem(
     )
     if problem or isinstance(decision, Answer):
         return problem
-    return (
-        _shown_arguments_problem(decision, calls)
-        or _denied_edit_problem(decision, calls, rules, agent=agent)
-        or _always_problem(decision, calls, policy, agent=agent)
-    )
+    return _shown_arguments_problem(decision, calls) or _always_problem(decision, calls, policy, agent=agent)
 
 
 def _edit_problem(approval: Approve, refused_edits: int) -> str | None:
@@ -99,11 +93,11 @@ def _shown_arguments_problem(decision: Approve | Deny, calls: Collection[Pending
     return f"Call {changed_call.call_id!r} has different arguments now: {arguments}. Check them, then decide."
 
 
-def _denied_edit_problem(
-    decision: Approve | Deny, calls: Collection[PendingCall], rules: Policy, *, agent: str
+def denied_edit_problem(
+    decision: Approve | Deny | Answer, calls: Collection[PendingCall], rules: Policy, *, agent: str
 ) -> str | None:
-    """A rule denies the call with the arguments that a person has put in."""
-    if not (rules and isinstance(decision, Approve)) or decision.arguments is None:
+    """Why it can't be taken, if a rule denies the call with the arguments that a person has put in."""
+    if not rules or not isinstance(decision, Approve) or decision.arguments is None:
         return None
     for pending in calls:
         rule = rule_for(rules, pending.call.name, decision.arguments, agent=agent)

@@ -11,7 +11,7 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecutionDescription
 
 from everturn import names
-from everturn.calls.causes import read_cause
+from everturn.calls.causes import FailureCause, read_cause
 from everturn.client.batch_collectors import with_collector
 from everturn.client.unpolled_queue import awaited_queue, nobody_at
 from everturn.heartbeats.details import AtLimit
@@ -45,16 +45,12 @@ def _paused_activity(described: WorkflowExecutionDescription) -> tuple[str, str]
     return None
 
 
-async def _failed_try(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status | None:
-    """The status, if its turn has failed and will be tried again, with why; else None. Raises nothing."""
+async def _failed_try(described: WorkflowExecutionDescription, temporal: Client) -> tuple[FailureCause, int] | None:
+    """Why the model turn at hand failed before, and which try comes next; None if it has not. Raises nothing."""
     for pending in described.raw_description.pending_activities:
-        last = pending.last_failure
-        if pending.activity_type.name == names.CALL_MODEL and pending.HasField("last_failure") and not status.cause:
+        if pending.activity_type.name == names.CALL_MODEL and pending.HasField("last_failure"):
             with suppress(Exception):  # codecs raise all kinds
-                failed = await read_cause(temporal.data_converter, last)
-                waits_for_budget = failed.kind == names.BUDGET_SILENT
-                tried = "" if waits_for_budget else f"Turn {status.turn} is tried again (try {pending.attempt}): "
-                return status.model_copy(update={"cause": f"{tried}{failed.cause}", "cure": failed.cure or None})
+                return await read_cause(temporal.data_converter, pending.last_failure), pending.attempt
     return None
 
 
@@ -64,6 +60,9 @@ async def with_limit(status: Status, described: WorkflowExecutionDescription, te
         return status
     if not status.cause and (held := _paused_activity(described)):
         return status.model_copy(update={"cause": held[0], "cure": held[1]})
+    failed_try = None if status.cause else await _failed_try(described, temporal)
+    if failed_try and failed_try[0].kind == names.BUDGET_SILENT:
+        return status.model_copy(update={"cause": failed_try[0].cause, "cure": failed_try[0].cure or None})
     for pending in described.raw_description.pending_activities:
         if pending.activity_type.name == names.CALL_MODEL:
             with suppress(Exception):  # codecs raise all kinds; and most turns say something else, or nothing
@@ -72,4 +71,8 @@ async def with_limit(status: Status, described: WorkflowExecutionDescription, te
                 cause = status.cause or f"Turn {status.turn} waits for the rate limit of {limit.limit_of}."
                 more = {"limited_by": limit.limit_of, "cause": cause, "cure": status.cure or CURE}
                 return status.model_copy(update=more)
-    return await _failed_try(status, described, temporal) or status
+    if failed_try:
+        failed, next_try = failed_try
+        cause = f"Turn {status.turn} is tried again (try {next_try}): {failed.cause}"
+        return status.model_copy(update={"cause": cause, "cure": failed.cure or None})
+    return status

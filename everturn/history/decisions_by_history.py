@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from everturn import names
-from everturn.calls.decision_problems import decision_problem
+from everturn.calls.decision_problems import decision_problem, denied_edit_problem
 from everturn.calls.decision_records import DECISION_RECORDS, Answer, Approve, Deny
 from everturn.calls.gate import for_answer
 from everturn.calls.pending_calls import PendingCall, decision_of, rules_of
@@ -55,8 +55,8 @@ class DecisionsByHistory:
         """The calls with a decision that the agent's policy is checking."""
         self.edited: dict[str, tuple[PendingCall, Decision]] = {}
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
-        self.ruled_late: dict[str, ToolCall] = {}
-        """The calls that a new rule denies, if the agent's policy lets it: they had passed the gate before."""
+        self.denied_while_queued: dict[str, ToolCall] = {}
+        """The calls that had passed the gate and that a new rule denies, if the agent's policy lets it."""
         self.approvals: dict[str, Decision] = {}
         """Of the calls that were approved."""
         self.refusals: dict[str, Decision] = {}
@@ -77,7 +77,7 @@ class DecisionsByHistory:
         self.asked.clear()
         self.checked.clear()
         self.edited.clear()
-        self.ruled_late.clear()
+        self.denied_while_queued.clear()
         self.approvals.clear()
         self.refusals.clear()
         self.answers.clear()
@@ -114,15 +114,10 @@ class DecisionsByHistory:
         command = DECISION_RECORDS[verdict].model_validate(payload)
         state = self._state
         addressed = [pending for pending in state.pending.values() if pending.is_addressed(command.call_id, verdict)]
-        if decision_problem(
-            command,
-            addressed,
-            policy=state.policy,
-            rules=state.rules,
-            agent=state.agent,
-            time=time,
-            refused_edits=self.refused_edits,
-        ):
+        problem = decision_problem(
+            command, addressed, policy=state.policy, agent=state.agent, time=time, refused_edits=self.refused_edits
+        )
+        if problem or denied_edit_problem(command, addressed, state.rules, agent=state.agent):
             return False
         rules: Policy = ()
         if not isinstance(command, Answer):
@@ -246,7 +241,7 @@ class DecisionsByHistory:
 
     def take_check(self, call_id: str, *, decided_by: str, refusal: str, time: float) -> None:
         """`refusal`: why this person may not decide; empty if they may."""
-        call = self.ruled_late.pop(call_id, None)
+        call = self.denied_while_queued.pop(call_id, None)
         if call and not refusal:
             self._settle(unwritten_result(call))
         if call_id not in self.checked:

@@ -48,8 +48,8 @@ from everturn.history.steps import (
     InputUnreadable,
     MessageSent,
     PrefixExtended,
+    QueuedCallDenied,
     ReminderFired,
-    RuleCame,
     RunClosed,
     RunStarted,
     Step,
@@ -421,7 +421,7 @@ class PatchReader:
         if name == names.MESSAGE or name in COMMANDS:
             self._signals.append(name)
 
-    def read_patch_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | RuleCame | None:
+    def read_patch_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | QueuedCallDenied | None:
         """Of a marker with the name PATCH."""
         data = marker.marker_recorded_event_attributes.details["patch-data"].payloads
         patch = str(json.loads(data[0].data).get("id")) if data else ""
@@ -434,7 +434,7 @@ class PatchReader:
             problem = signals_problem([self._signals[number - 1] for number in numbers], "")
             return InputUnreadable(marker.event_id, time, problem, SEND_AGAIN)
         if patch.startswith(gate.DENIED_SINCE):
-            return RuleCame(marker.event_id, time, patch.removeprefix(gate.DENIED_SINCE))
+            return QueuedCallDenied(marker.event_id, time, patch.removeprefix(gate.DENIED_SINCE))
         return None
 
 

@@ -84,8 +84,8 @@ class StateByHistory:
                 self._take_brought(step)  # the conversation itself has written it down
             case steps.InputUnreadable():
                 self._take_unreadable(step)
-            case steps.RuleCame(call_id=call_id):
-                self._take_rule(call_id)
+            case steps.QueuedCallDenied(call_id=call_id):
+                self._deny_queued_call(call_id)
             case steps.TurnScheduled(request=request):
                 self._begin_turn(request)
             case steps.ToolScheduled(request=call):
@@ -205,11 +205,11 @@ class StateByHistory:
             self.decisions.checked.clear()
             self.decisions.edited.clear()
 
-    def _take_rule(self, call_id: str) -> None:
+    def _deny_queued_call(self, call_id: str) -> None:
         """Where the agent's policy has a say about rules, its answer comes first."""
         call, plan = self.calls.planned[call_id]
         if isinstance(plan, GatedPlan) and plan.policy:
-            self.decisions.ruled_late[call_id] = call
+            self.decisions.denied_while_queued[call_id] = call
         else:
             self._take_result(unwritten_result(call))
 

@@ -212,7 +212,7 @@ class DecisionChecked(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class RuleCame(Step):
+class QueuedCallDenied(Step):
     """A rule denies a call that had passed the gate and waited until others were done. The conversation has written
     that down itself."""
 

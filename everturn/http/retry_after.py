@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from everturn.http.headers import http_date, read_header, read_number, server_time
+
+LONGEST_SECONDS: Final = 86_400.0
+"""A day. What asks for more in other headers or in words is taken for something else,
+and no call to an MCP server waits longer."""
 
 
 def seconds_to_wait(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:

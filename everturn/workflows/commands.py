@@ -11,7 +11,7 @@ from typing import Any, Final
 from temporalio import workflow
 
 from everturn import names
-from everturn.calls.decision_problems import decision_problem
+from everturn.calls.decision_problems import decision_problem, denied_edit_problem
 from everturn.calls.decision_records import Answer, Approve, Deny, InheritPolicy, SetPolicy, verdict_of
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, rules_of
 from everturn.logs import workflow_log
@@ -130,21 +130,18 @@ class Commands:
     # ------------------------------------------------------------ decisions
 
     def _decision_objection(self, decision: Approve | Deny | Answer) -> str | None:
+        state = self.state
         addressed = self._addressed_calls(decision)
-
-        def find_problem(rules: Policy) -> str | None:
-            return decision_problem(
-                decision,
-                addressed,
-                policy=self.state.policy,
-                rules=rules,
-                agent=self.state.agent,
-                time=workflow.time(),
-                refused_edits=self.approvals.refused_edits,
-            )
-
-        problem = find_problem(())
-        if problem is None and (denied := find_problem(self.state.rules)):
+        problem = decision_problem(
+            decision,
+            addressed,
+            policy=state.policy,
+            agent=state.agent,
+            time=workflow.time(),
+            refused_edits=self.approvals.refused_edits,
+        )
+        denied = denied_edit_problem(decision, addressed, state.rules, agent=state.agent)
+        if problem is None and denied:
             by_signal = workflow.current_update_info() is None
             if not by_signal or workflow.patched(NO_EDIT_BEYOND_RULES):
                 problem = denied  # an older version of the code has taken the signal

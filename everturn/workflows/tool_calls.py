@@ -371,10 +371,8 @@ class OpenCalls:
     async def _ask_agent(self, call: ToolCall, plan: RunAgent, decision: Decision | None) -> ToolResult:
         rules = self._state.rules
         async with self._slots:
-            if self._state.closing:
-                return ToolResult.cut_short(call, "the conversation was closed")
-            if denied := await self._denied_since(rules, call, plan, decision):
-                return denied
+            if ended := await self._ended_in_queue(call, plan, decision, rules=rules):
+                return ended
             self._ledger.running.add(call.call_id)
             try:
                 room = await self._space.allot_share(
@@ -395,11 +393,23 @@ class OpenCalls:
         self._ledger.from_outputs.add(call.call_id)
         return tool_results.with_approval(result, decision)
 
-    async def _denied_since(
-        self, rules: Policy, call: ToolCall, plan: GatedPlan, decision: Decision | None
+    async def _ended_in_queue(
+        self, call: ToolCall, plan: GatedPlan, decision: Decision | None, *, rules: Policy | None
     ) -> ToolResult | None:
-        """What the model is told if a rule denies the call that came after these `rules`, while it waited until others
-        were done; None if none does."""
+        """The result of a call that is not to begin any more, though it has passed the gate: while it waited until
+        others were done, the conversation was closed, or a rule came that denies it. `rules`: those at the gate; None
+        if no rule may end it. None if it may begin."""
+        denial: Decision | None = None
+        if rules is not None and not self._state.closing:
+            denial = await self._denial_since(rules, call, plan, decision)
+        if self._state.closing:
+            return ToolResult.cut_short(call, "the conversation was closed")
+        return tool_results.result_of_decision(call, AppliedDecision(denial)) if denial else None
+
+    async def _denial_since(
+        self, rules: Policy, call: ToolCall, plan: GatedPlan, decision: Decision | None
+    ) -> Decision | None:
+        """The decision of a rule that came after these `rules` and denies the call; None if none does."""
         if self._state.rules == rules:
             return None
         if decision and decision.arguments is not None:
@@ -410,7 +420,7 @@ class OpenCalls:
         denial = decision_of(rule, decided_at=iso_time(workflow.now()))
         if plan.policy and await self._find_refusal(call, denial):
             return None  # whoever made the rule may not decide
-        return tool_results.result_of_decision(call, AppliedDecision(denial))
+        return denial
 
     async def _find_refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why the agent's `approvers` don't allow this person to decide; empty if they do."""
@@ -476,13 +486,11 @@ class OpenCalls:
                 "answer": answer,
             }
         )
-        rules = self._state.rules
+        is_new = not may_have_run and answer is None  # otherwise, a person has decided on this run by itself
+        rules = self._state.rules if is_new else None
         async with self._slots:
-            if self._state.closing:
-                return ToolResult.cut_short(call, "the conversation was closed")
-            may_have_begun = may_have_run or answer is not None  # then a person has decided on it by itself
-            if not may_have_begun and (denied := await self._denied_since(rules, call, plan, decision)):
-                return denied
+            if ended := await self._ended_in_queue(call, plan, decision, rules=rules):
+                return ended
             if isinstance(plan, RunElsewhere):
                 settled = self._activities.settle_call(call, request, plan, other_calls=self._ledger.to_come)
                 return await self._tracing.note_activity(call, settled)

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from everturn.http.headers import in_utc, read_header, read_number, server_time
+from everturn.http.retry_after import LONGEST_SECONDS
 from everturn.providers.rate_limits.permits import Allowance, Unit
 
 _UNITS: Final[Mapping[str, Unit]] = {
@@ -25,10 +26,9 @@ _UNITS: Final[Mapping[str, Unit]] = {
     "input-tokens": "input_tokens",
     "output-tokens": "output_tokens",
 }
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
-_LONGEST_SECONDS: Final = 86_400.0
 _USED_UP: Final = re.compile(r"\b(?:r|remaining)=0\b(?!\.)")
 _AGAIN_IN: Final = re.compile(r"\b(?:t|reset)=(\d{1,9})\b")
 _RESETS: Final = ("x-ratelimit-reset", "ratelimit-reset")
@@ -42,11 +42,11 @@ def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     for name in _RESETS:
         text = read_header(headers, name)
         number = read_number(text)
-        if number is not None and number > _LONGEST_SECONDS:
+        if number is not None and number > LONGEST_SECONDS:
             if number >= _MILLISECONDS:
                 number /= 1000
             wait = max(0.0, number - server_time(headers, now).timestamp())
-            return wait if wait <= _LONGEST_SECONDS else None
+            return wait if wait <= LONGEST_SECONDS else None
         if (seconds := _seconds_until_reset(text, headers, now)) is not None:
             return seconds
     if (seconds := _used_up_for(read_header(headers, "ratelimit"))) is not None:
@@ -60,7 +60,7 @@ def _used_up_for(text: str) -> float | None:
     IETF's draft, 2024 and later; Hugging Face), or `limit=9, remaining=0, reset=17` (2023)."""
     limits = text.split(",") if ";" in text else [text]
     after = [match[1] for limit in limits if _USED_UP.search(limit) and (match := _AGAIN_IN.search(limit))]
-    seconds = [number for number in map(read_number, after) if number is not None and number <= _LONGEST_SECONDS]
+    seconds = [number for number in map(read_number, after) if number is not None and number <= LONGEST_SECONDS]
     return max(seconds, default=None)
 
 
@@ -89,10 +89,10 @@ def _seconds_until_reset(text: str, headers: Mapping[str, str], now: datetime | 
         return None
     if (seconds := read_number(text)) is None:
         if _DURATION.fullmatch(text):
-            seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+            seconds = sum(float(number) * SECONDS[unit] for number, unit in _PART.findall(text))
         else:
             seconds = _seconds_until(text, server_time(headers, now))
-    if seconds is None or seconds > _LONGEST_SECONDS:
+    if seconds is None or seconds > LONGEST_SECONDS:
         return None
     return seconds
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LONGEST_SECONDS: Final = 86_400.0
+from everturn.http.retry_after import LONGEST_SECONDS
+from everturn.providers.rate_limits.rate_headers import SECONDS
+
 _MOST_CHARS: Final = 8_000
 
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _NUMBER: Final = r"\d{1,9}(?:\.\d{1,9})?"
 _UNIT: Final = r"(?:milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)(?![a-z])"
 _PART: Final = re.compile(rf"({_NUMBER})\s?({_UNIT})", re.I)
@@ -30,7 +31,7 @@ def wait_in_words(text: str) -> float | None:
     text = text[:_MOST_CHARS]
     if match := _WAIT.search(text):
         parts = _PART.findall(match[1])
-        seconds = sum(float(number) * _SECONDS[_unit_of(unit)] for number, unit in parts)
+        seconds = sum(float(number) * SECONDS[_unit_of(unit)] for number, unit in parts)
     elif match := _FIELD.search(text):
         seconds = float(match[1])
     else:

@@ -15,7 +15,7 @@ import httpx2
 from pydantic_core import from_json
 
 from everturn.http.content_encoding import ACCEPTED
-from everturn.http.retry_after import seconds_to_wait
+from everturn.http.retry_after import LONGEST_SECONDS, seconds_to_wait
 from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
 from everturn.tools.mcp.config import McpServer
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CHARS = 300
 """Of the body of a refusal."""
-
-LONGEST_WAIT_SECONDS = 86_400.0
-"""As a Retry-After counts at most."""
 
 REFUSED_UNREAD = (401, 403, 408, 425, 429, 503)
 """HTTP statuses whose meaning counts, whatever the body says: the request was not begun with. (RFC 9110; 425: RFC 8470;
@@ -204,7 +201,7 @@ def _refusal_response(request: httpx2.Request, response: httpx2.Response, body: 
         text = f"{text}: {words}"
     wait = seconds_to_wait(response.headers)
     if wait is not None:
-        wait = min(wait, LONGEST_WAIT_SECONDS)
+        wait = min(wait, LONGEST_SECONDS)
     data = {"status": status, "retry_after": wait}
     refusal = _error_response(request, HTTP_STATUS, text, status=status, data=data)
     if "www-authenticate" in response.headers:  # says where a token is to be had
