@@ -248,7 +248,7 @@ class ConversationWorkflow:
         """A reply of the model, however long that takes: what retries and fallbacks can't cure waits for a person.
 
         None if that person closed the conversation, if a summary had to come first, or if a limit ends it by then."""
-        while await self._may_ask():
+        while await self._wait_to_ask():
             self._begin_turn(summarise=summarise)
             try:
                 return await self._call_model(summarise=summarise)
@@ -262,13 +262,13 @@ class ConversationWorkflow:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                if not await self._may_ask_again(error, summarise=summarise):
+                if not await self._recover_from_failure(error, summarise=summarise):
                     return None
         return None
 
-    async def _may_ask(self) -> bool:
-        """Whether the model may be asked now, after any pause; False if the conversation was closed, or a limit ends
-        it."""
+    async def _wait_to_ask(self) -> bool:
+        """Waits while the conversation is paused. False if the model is not to be asked then: a person has closed it, or a limit
+        ends it."""
         await self._commands.stalls_and_pauses.wait_while_paused()
         if self._state.abandoned:
             return False
@@ -286,10 +286,9 @@ class ConversationWorkflow:
             state.unseen.note_in_events()
         self._show_state()
 
-    async def _may_ask_again(self, error: ActivityError, *, summarise: bool) -> bool:
-        """Whether to ask again after a turn that Temporal does not retry: a fallback model at once, the same models
-        once a person has resumed. False if nobody will resume, or if a summary made room for a turn that was too
-        long."""
+    async def _recover_from_failure(self, error: ActivityError, *, summarise: bool) -> bool:
+        """After a turn that Temporal does not retry: True to ask again, a fallback model at once, the same models once a
+        person has resumed. False if nobody will resume, or if a summary made room for a turn that was too long."""
         state = self._state
         self._webhooks.take_failure(error)
         if self._abandon_if_closing():
