@@ -267,8 +267,8 @@ class ConversationWorkflow:
         return None
 
     async def _wait_to_ask(self) -> bool:
-        """Waits while the conversation is paused. False if the model is not to be asked then: a person has closed it, or a limit
-        ends it."""
+        """Waits while the conversation is paused. False if the model is not to be asked then: a person has closed it,
+        or a limit ends it."""
         await self._commands.stalls_and_pauses.wait_while_paused()
         if self._state.abandoned:
             return False
@@ -287,8 +287,8 @@ class ConversationWorkflow:
         self._show_state()
 
     async def _recover_from_failure(self, error: ActivityError, *, summarise: bool) -> bool:
-        """After a turn that Temporal does not retry: True to ask again, a fallback model at once, the same models once a
-        person has resumed. False if nobody will resume, or if a summary made room for a turn that was too long."""
+        """After a turn that Temporal does not retry: True to ask again, a fallback model at once, the same models once
+        a person has resumed. False if nobody will resume, or if a summary made room for a turn that was too long."""
         state = self._state
         self._webhooks.take_failure(error)
         if self._abandon_if_closing():
