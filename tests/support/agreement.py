@@ -229,6 +229,8 @@ class Told:
         """None if it can't be known."""
         self.model: str | None = None
         """The one that goes on in place of another; None if it can't be known."""
+        self._fallback_asked = True
+        """The model that was fallen back to has been asked, if there was one."""
         self._cut_short = self._closing = False
         """The turn was cancelled, or the conversation closed: a turn that fails then stalls nothing."""
         self.usage, self.cost_usd = Usage(), 0.0
@@ -284,11 +286,11 @@ class Told:
                 self.asked.pop(result.call_id, None)
             case TurnStarted(turn=turn, agent=agent):
                 self.turn, self.asked, self.agent = turn, {}, agent
-                self.stall, self._cut_short = None, False
+                self.stall, self._cut_short, self._fallback_asked = None, False, True
             case HandedOff(agent=agent):
                 self.agent, self.model = agent, None
             case FellBack(model=model) if not (self._cut_short or self._closing):
-                self.model = model
+                self.model, self._fallback_asked = model, False
             case Stalled(cause=cause):
                 self.stall, self._stalled_call, self.model = cause, "", None
             case Switched():
@@ -343,6 +345,8 @@ class Told:
             case "cancel_turn" | "close":  # which denies whatever waits
                 self.asked, self.stall, self.paused = {}, None, False
                 self._cut_short, self._closing = True, self._closing or event.name == "close"
+                if not self._fallback_asked:
+                    self.model = None  # an update is told after what came in with it, and holds before: none was asked
             case _:
                 pass
 
