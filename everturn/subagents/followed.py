@@ -6,6 +6,7 @@ A watcher of the conversation gives each step of it to `take_step`. While no sub
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
@@ -53,6 +54,7 @@ class _Agent:
     over: bool = False
     ended: bool = False
     """Its parent has its result."""
+    news_of_end: asyncio.Event = field(default_factory=asyncio.Event)
     requests: dict[str, Event] = field(default_factory=dict)
     """The last request for each call, while the history of before is read."""
     waiting_since: dict[str, str] = field(default_factory=dict)
@@ -203,6 +205,8 @@ class FollowedAgents:
             if agent is None:
                 continue
             agent.ended = True
+            agent.looked = agent.caught_up  # what could not be read while its parent had not heard of its end can be now
+            agent.news_of_end.set()
             if any(address.startswith(f"{address_of((), agent.path[0].call_id)}/") for address in self._shown):
                 continue
             if agent.following:
@@ -212,6 +216,7 @@ class FollowedAgents:
     async def _follow_agent(self, agent: _Agent) -> None:
         pause = FIRST_LOOK_SECONDS
         while not agent.over:
+            had_ended = agent.ended
             try:
                 await self._read_agent(agent)
             except NotFound:  # it is about to start; or it was deleted, or its retention is over
@@ -222,10 +227,20 @@ class FollowedAgents:
             if agent.over:
                 self._news.put_nowait(None)
                 return
+            if agent.ended and not had_ended:
+                continue  # it ended in this moment, so it may not have been read
             agent.looked = True
             self._news.put_nowait(None)
-            await asyncio.sleep(pause)
+            await self._pause_before_look(agent, pause)
             pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+
+    async def _pause_before_look(self, agent: _Agent, seconds: float) -> None:
+        """Shorter if its end becomes known: somebody waits for what it said last."""
+        if agent.ended:
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(agent.news_of_end.wait(), seconds)
 
     async def _read_agent(self, agent: _Agent) -> None:
         """Reads its history to the end, and tells what happens. Returns at once if it has not begun yet, or if its

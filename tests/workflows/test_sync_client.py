@@ -136,7 +136,7 @@ async def test_a_program_that_closes_nothing_ends_all_the_same(server: DevServer
         from everturn import Client
 
         client = Client.connect_sync()
-        print(len([*client.conversations(agent="nobody")]))
+        print(len([*client.conversations(agent="an agent of no test")]))
         events = client.conversation("nobody").events()
         raise SystemExit(3)
     """

@@ -17,9 +17,11 @@ from everturn import Client, Conversation, ask_user, tool
 from everturn.cli.follow import Follower
 from everturn.cli.terminal import Screen
 from everturn.errors import NotFound, OutcomeUnknown, Refused
-from everturn.events import Event, Replied
+from everturn.events import Event, Replied, ToolFinished
+from everturn.history import steps
 from everturn.mcp_server.server import AgentServer
 from everturn.payloads import WaitingCall
+from everturn.subagents.followed import FollowedAgents
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.shell import Shell
@@ -341,3 +343,27 @@ async def test_whoever_follows_in_the_terminal_is_asked_about_what_waits_below(
         assert isinstance(await follower.next_stop(), Replied)
     assert paid == [5]
     assert "◆ middle › helper › refund(cents=5) waits: refund needs approval" in capsys.readouterr().err
+
+
+async def test_results_below_are_told_though_their_agent_was_over_before_its_end_was_heard_of(
+    client: Client, scripted: Scripted
+) -> None:
+    """A page that sends a decision looks for the sub-agent in that moment, and it may be over by then."""
+    async with asking(client, scripted, call("refund", {"cents": 5}, id="r"), deep=True) as (conversation, child):
+        await child.deny("r")
+        assert await conversation.reply() == "Done."
+        steps_of_parent = [step async for _, step in conversation._runs.follow_all()]
+    heard = FollowedAgents(client.conversation, conversation.id, shown_addresses=["/m/h/r"])
+    try:
+        end = next(i for i, step in enumerate(steps_of_parent) if isinstance(step, steps.ToolCompleted))
+        for step in steps_of_parent[:end]:
+            heard.take_step(step)
+        await heard.wait_for_events()  # it was looked at, and can't be told from an earlier one of its id
+        assert heard.caught_up
+        heard.take_step(steps_of_parent[end])
+        told: list[Event] = []
+        while not heard.caught_up:
+            told += await heard.wait_for_events()
+    finally:
+        heard.close()
+    assert [event.result.call_id for event in told if isinstance(event, ToolFinished) and len(event.path) == 2] == ["r"]
