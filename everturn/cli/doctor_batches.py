@@ -32,7 +32,7 @@ async def batch_findings() -> list[Finding]:
 
 
 async def _collectors(client: Client) -> list[str]:
-    from everturn.temporal.list_filters import quoted
+    from everturn.temporal.filter_values import quoted
 
     query = (
         f"WorkflowType = '{names.BATCHES}' AND ExecutionStatus = 'Running' AND TaskQueue = {quoted(client.task_queue)}"

@@ -103,7 +103,7 @@ async def _replay_row(name: str, replayed: Awaitable[int]) -> dict[str, Any]:
 async def _replay_found(query: str, sample: int | None) -> dict[str, Any]:
     from everturn import logs
     from everturn.cli.connect import remote_client
-    from everturn.client.matching import draw_sample, find_matching
+    from everturn.client.conversations_by_query import draw_sample, find_matching
     from everturn.testing.replay import Diverged, replay_all
 
     logs.forward_core_logs()

@@ -139,7 +139,7 @@ async def _rerun_conversations(
     options: dict[str, object],
 ) -> Reruns:
     from everturn.cli.connect import remote_client
-    from everturn.client.matching import draw_sample, find_matching
+    from everturn.client.conversations_by_query import draw_sample, find_matching
     from everturn.evals import read_cases
     from everturn.evals import rerun as rerun_all
 

@@ -40,8 +40,8 @@ def steer_many(query: str, command: Command, verb: str, *, yes: bool, as_json: b
 async def _list_and_steer(query: str, command: Command, verb: str, *, yes: bool, as_json: bool) -> list[Steered] | None:
     """None if the person said no, or if the query finds no conversation."""
     from everturn.cli.connect import remote_client
+    from everturn.client.conversations_by_query import find_matching
     from everturn.client.listing import read_listed
-    from everturn.client.matching import find_matching
     from everturn.temporal.any_status import OPEN_QUERY
 
     async with remote_client() as client:

@@ -30,8 +30,8 @@ from everturn.history import event_types
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
 from everturn.temporal.any_status import OVER, is_over
+from everturn.temporal.filter_values import quoted
 from everturn.temporal.ids import webhooks_prefix
-from everturn.temporal.list_filters import quoted
 from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, search_keyword
 
 Claims = dict[str, set[tuple[tuple[str, str], ...]]]

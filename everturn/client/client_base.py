@@ -33,8 +33,8 @@ from everturn.payloads import Start
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, clipped
 from everturn.temporal import temporal_errors
+from everturn.temporal.filter_values import quoted
 from everturn.temporal.ids import id_problem, keyword
-from everturn.temporal.list_filters import quoted
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.metadata import RESERVED_KEYS, TENANT, fits_index, in_index, in_words, index_keywords

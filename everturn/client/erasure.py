@@ -32,7 +32,7 @@ from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.storage.external import delete_stored
 from everturn.temporal import temporal_errors
-from everturn.temporal.list_filters import quoted
+from everturn.temporal.filter_values import quoted
 from everturn.temporal.temporal_errors import not_found
 from everturn.text.utf8 import check_utf8
 from everturn.validation.spelling import known_options

@@ -18,7 +18,7 @@ from everturn import names
 from everturn.client.pollers import find_pollers
 from everturn.payloads import BATCHED_STATUS, StateName
 from everturn.temporal.any_status import OPEN_QUERY, OVER_QUERY, held_up, is_over, status_name
-from everturn.temporal.list_filters import quoted, quoted_time
+from everturn.temporal.filter_values import quoted, quoted_time
 from everturn.tenants.metadata import search_keyword
 
 STATES: Final[tuple[str, ...]] = get_args(StateName)

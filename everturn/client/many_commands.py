@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.client.client_base import ClientBase
-from everturn.client.matching import find_matching
+from everturn.client.conversations_by_query import find_matching
 from everturn.errors import InvalidSetting
 from everturn.models import Model
 from everturn.sizes import check_input

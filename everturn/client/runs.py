@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.errors import Refused
-from everturn.temporal.list_filters import quoted
+from everturn.temporal.filter_values import quoted
 from everturn.temporal.temporal_errors import not_found
 
 

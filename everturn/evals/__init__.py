@@ -23,7 +23,7 @@ from everturn.evals.collecting import Collected, collect_cases
 from everturn.evals.comparison import ChangedCall, Comparison, Divergence, Reruns, Thresholds, compare
 from everturn.evals.recorded import Recorded, RecordedCall, read_recorded
 from everturn.evals.redaction import PATTERNS, Redactor, redact_case
-from everturn.evals.rerun_hook import Matcher, StandIn
+from everturn.evals.rerun_answers import Matcher, StandIn
 from everturn.evals.reruns import rerun
 from everturn.evaluations.answers import AnsweredCall, JudgedAnswer
 from everturn.evaluations.online_evaluators import Evaluated, OnlineEvaluator

@@ -15,8 +15,8 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.client.client import Client
+from everturn.client.conversations_by_query import draw_sample, find_matching
 from everturn.client.listing import ListedConversation, build_query, read_labelled
-from everturn.client.matching import draw_sample, find_matching
 from everturn.errors import EverturnError, NotFound
 from everturn.evals.case_files import case_files, read_case_file, write_cases
 from everturn.evals.cases import Label, RecordedCase, cases_of, labels_of

@@ -23,7 +23,7 @@ from everturn.evals.case_files import read_cases
 from everturn.evals.cases import Action, CaseFacts, CaseInputs, CaseOutcome, Expected, recorded_of_inputs
 from everturn.evals.comparison import Comparison
 from everturn.evals.recorded import RecordedCall
-from everturn.evals.rerun_hook import Matcher, StandIn, ends_rerun
+from everturn.evals.rerun_answers import Matcher, StandIn, ends_rerun
 from everturn.evals.reruns import HostedCandidate, RerunOptions, host_candidate
 from everturn.evaluations.pydantic_evaluators import call_attributes
 from everturn.limits import Limits

@@ -23,11 +23,11 @@ from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Stalled, U
 from everturn.evals.candidates import candidate_fingerprint, candidate_of, for_rerun, left_out_tools
 from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
+from everturn.evals.model_stand_in import played_by
 from everturn.evals.recorded import Recorded, read_recorded
 from everturn.evals.redaction import DIGEST
-from everturn.evals.rerun_hook import AT_TURN, RERUN_OF, Matcher, RecordedAnswers, StandIn, ended_at
+from everturn.evals.rerun_answers import AT_TURN, RERUN_OF, Matcher, RecordedAnswers, StandIn, ended_at
 from everturn.evals.same_meaning import same_meaning
-from everturn.evals.stand_ins import played_by
 from everturn.history.fork_start import Changes, start_of_fork
 from everturn.limits import Limits
 from everturn.models import Model

@@ -32,12 +32,12 @@ from everturn.evaluations.sampling import (
     may_be_sampled,
     sample_number,
 )
-from everturn.heartbeats.steady_beats import keep_beating
+from everturn.heartbeats.beats_outside_conversations import keep_beating
 from everturn.history.answers import FoundAnswer, find_answers
 from everturn.logs import get_logger
 from everturn.temporal.any_status import OPEN_QUERY, is_over
+from everturn.temporal.filter_values import quoted, quoted_time
 from everturn.temporal.ids import keyword
-from everturn.temporal.list_filters import quoted, quoted_time
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.temporal.temporal_errors import not_found

@@ -19,7 +19,7 @@ from everturn.evaluations.records import EvaluationMemo, EvaluationResult, lowes
 from everturn.evaluations.sampling import evaluations_prefix, is_evaluation_of
 from everturn.names import unversioned
 from everturn.records import Usage, cost_with
-from everturn.temporal.list_filters import quoted, quoted_time
+from everturn.temporal.filter_values import quoted, quoted_time
 from everturn.validation.spelling import known_options
 
 

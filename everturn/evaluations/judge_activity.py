@@ -21,7 +21,7 @@ from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.online_evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
 from everturn.evaluations.records import EvaluationRequest, Judgement, SpentBefore
 from everturn.evaluations.spending import EvaluatorSpending, counted_spending
-from everturn.heartbeats.steady_beats import keep_beating
+from everturn.heartbeats.beats_outside_conversations import keep_beating
 from everturn.history.answers import read_answer
 from everturn.logs import get_logger
 from everturn.records import Usage

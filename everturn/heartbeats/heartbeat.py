@@ -24,7 +24,7 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError
 
 from everturn.activities.attempts import Lags
-from everturn.heartbeats.core_heartbeats import BeatThroughCore, through_core
+from everturn.heartbeats.beats_through_core import BeatThroughCore, through_core
 from everturn.heartbeats.details import Streamed
 from everturn.heartbeats.profiles import QUICK, HeartbeatProfile
 from everturn.heartbeats.task_intake import TaskIntake, taking_tasks

@@ -205,7 +205,9 @@ class FollowedAgents:
             if agent is None:
                 continue
             agent.ended = True
-            agent.looked = agent.caught_up  # what could not be read while its parent had not heard of its end can be now
+            agent.looked = (
+                agent.caught_up
+            )  # what could not be read while its parent had not heard of its end can be now
             agent.news_of_end.set()
             if any(address.startswith(f"{address_of((), agent.path[0].call_id)}/") for address in self._shown):
                 continue

@@ -11,7 +11,7 @@ from everturn.declared_tools import said_by_person
 from everturn.records import Document, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, on_lines, results_in
 from everturn.text.json_text import json_text
 from everturn.ui.ag_ui_request import ProtocolVersion
-from everturn.ui.answer_ids import reply_id, thinking_id, user_message_id
+from everturn.ui.message_ids import reply_id, thinking_id, user_message_id
 from everturn.ui.narrator import Called, calls_below, held_call_ids
 from everturn.ui.page_fields import message_fields, part_fields
 from everturn.ui.results import media_type_of, url_of

@@ -11,7 +11,7 @@ from everturn.records import CUT_OFF, TextKind, ToolCall
 from everturn.ui import narrator
 from everturn.ui.ag_ui_messages import ag_ui_messages, arguments_of, content_of, result_id
 from everturn.ui.ag_ui_request import ProtocolVersion
-from everturn.ui.answer_ids import released_id, reply_id, thinking_id
+from everturn.ui.message_ids import released_id, reply_id, thinking_id
 from everturn.ui.narrator import ApprovalAsked, Narrator
 from everturn.ui.results import descriptor_of
 from everturn.ui.usage import AnswerUsage

@@ -10,7 +10,7 @@ from everturn.client.followed_reply import FollowedReply
 from everturn.declared_tools import said_by_person
 from everturn.payloads import WaitingCall
 from everturn.records import CUT_OFF, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
-from everturn.ui.answer_ids import reply_id, user_message_id
+from everturn.ui.message_ids import reply_id, user_message_id
 from everturn.ui.narrator import Called, calls_below, question_id
 from everturn.ui.page_fields import message_fields, part_fields, with_other_parts
 from everturn.ui.results import agents_of, descriptor_of, media_type_of, output_of, url_of, waits_below

@@ -14,7 +14,7 @@ from everturn.payloads import AskedAgent, WaitingCall
 from everturn.records import CUT_OFF, TextKind, ToolCall
 from everturn.text.json_text import json_text
 from everturn.ui import narrator
-from everturn.ui.answer_ids import reply_id, wordless_id
+from everturn.ui.message_ids import reply_id, wordless_id
 from everturn.ui.narrator import Narrator
 from everturn.ui.results import agents_of, descriptor_of, media_type_of, output_of, url_of, waits_below
 from everturn.ui.usage import AnswerUsage

@@ -9,14 +9,14 @@ from typing import Final
 
 from everturn.agent import Agent, with_sub_agents
 from everturn.client.client import Client
-from everturn.client.matching import draw_sample, find_matching
+from everturn.client.conversations_by_query import draw_sample, find_matching
 from everturn.errors import EverturnError
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.plans import PlannedCall, RunHandoff, RunPlan
 from everturn.records import ToolCall
 from everturn.temporal.any_status import OPEN_QUERY
-from everturn.temporal.list_filters import quoted
+from everturn.temporal.filter_values import quoted
 from everturn.tools.arguments import InvalidArguments
 
 SHOWN: Final = 3

@@ -10,7 +10,7 @@ import pytest
 from everturn import Message
 from everturn.client.earlier_transcript import begun_with
 from everturn.errors import Refused
-from everturn.temporal.list_filters import quoted, quoted_time
+from everturn.temporal.filter_values import quoted, quoted_time
 from everturn.tenants.priorities import Order
 from tests.support.agents import nowhere
 

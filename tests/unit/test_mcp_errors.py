@@ -16,7 +16,7 @@ import pytest
 from everturn import McpServer, Text
 from everturn.errors import OutcomeUnknown, Retry, ToolFailed
 from everturn.tools.context import ToolContext
-from everturn.tools.mcp import peer_errors
+from everturn.tools.mcp import error_codes
 from everturn.tools.mcp.calls import ServerCall
 from everturn.tools.mcp.connections import NotConnected, ServerConnection, ServerConnections
 from everturn.tools.mcp.greetings import OLD_CURE, OLD_TRANSPORT
@@ -109,7 +109,7 @@ BROKEN = status(200, {"jsonrpc": "2.0"})
         # A server's own errors, with codes that we, or the SDK, have for others.
         *(
             (made, effect, "ToolFailed: 127.0.0.1 refused the call: Monthly quota exceeded", 1)
-            for code in (*sorted(peer_errors.RESERVED), -32001, -32042, 7)
+            for code in (*sorted(error_codes.RESERVED), -32001, -32042, 7)
             for effect in ("once", "read")
             for made in (rpc(code, "Monthly quota exceeded"), stream(rpc(code, "Monthly quota exceeded")))
         ),
@@ -242,13 +242,13 @@ def test_an_error_in_a_stream_is_told_apart_and_all_else_stays(end: str) -> None
     error = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "Quota"}}, indent=1)
     others = [": a comment", "", "id: 3", 'data: {"jsonrpc": "2.0", "method": "x", "params": {"error": -32000}}', ""]
     lines = [*others, "id: 4", "event: message", *(f"data: {line}" for line in error.splitlines()), "", ""]
-    changed = peer_errors.events_told_apart(end.join(lines).encode()).decode()
+    changed = error_codes.events_told_apart(end.join(lines).encode()).decode()
     kept = end.join([*others, ""])
     assert changed.startswith(kept)
     *fields, data = [line for line in changed.removeprefix(kept).splitlines() if line]
     assert fields == ["id: 4", "event: message"]
     told = json.loads(data.removeprefix("data: "))
-    assert (told["error"]["code"], told["error"]["data"]["code"]) == (peer_errors.SERVERS_OWN, -32000)
+    assert (told["error"]["code"], told["error"]["data"]["code"]) == (error_codes.SERVERS_OWN, -32000)
 
 
 # ---------------------------------------------------------------- greetings

@@ -11,7 +11,7 @@ import pytest
 from temporalio import workflow
 
 from everturn import Agent, Client, tool
-from everturn.client.matching import find_matching
+from everturn.client.conversations_by_query import find_matching
 from everturn.testing import ScriptedModel, call
 from everturn.testing.replay import Diverged, replay_all
 from everturn.worker.deploy_check import find_conflicts, group_conflicts

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from everturn import Client, Conversation
+from everturn.client.conversations_by_query import RUNNING, find_matching
 from everturn.client.many_commands import Steered
-from everturn.client.matching import RUNNING, find_matching
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting

@@ -28,7 +28,7 @@ from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities.user_activities import ActivityThreads
 from everturn.devserver import DevServer
 from everturn.errors import Stalled
-from everturn.heartbeats.core_heartbeats import through_core
+from everturn.heartbeats.beats_through_core import through_core
 from everturn.lost_workers import poison_calls
 from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail, slow
@@ -470,7 +470,7 @@ AGENTS = """
 import os, signal, threading, time
 from datetime import timedelta
 from everturn import Agent, tool
-from everturn.heartbeats.core_heartbeats import through_core
+from everturn.heartbeats.beats_through_core import through_core
 
 """
 MOST = 'int(os.environ["MOST"])'

@@ -9,8 +9,8 @@ import httpx2
 
 from everturn.http.content_encoding import UnknownEncoding, UnreadableBody, decoder_of
 from everturn.tools.mcp import limits
+from everturn.tools.mcp.error_codes import events_told_apart
 from everturn.tools.mcp.limits import Overflow, TooMuch
-from everturn.tools.mcp.peer_errors import events_told_apart
 
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """After an event of a stream."""

@@ -20,7 +20,7 @@ from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.text.utf8 import mend
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, current_answer
-from everturn.tools.mcp import peer_errors, tasks
+from everturn.tools.mcp import error_codes, tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
 from everturn.tools.mcp.listing import ListedTool
@@ -51,7 +51,7 @@ LONGEST_WAIT_SECONDS = 30.0
 
 CANCEL_SECONDS = 5.0
 
-_AWAY = frozenset({peer_errors.CONNECTION_CLOSED, peer_errors.LOST, peer_errors.SESSION_GONE, peer_errors.HTTP_STATUS})
+_AWAY = frozenset({error_codes.CONNECTION_CLOSED, error_codes.LOST, error_codes.SESSION_GONE, error_codes.HTTP_STATUS})
 """What a server that is away, or comes back, has for those who ask about a task."""
 
 _log = get_logger("everturn.mcp")
@@ -239,18 +239,18 @@ class ServerCall:
         code = error.code
         begun_anew = self._begun_anew
         match code:
-            case peer_errors.TOO_MUCH:
+            case error_codes.TOO_MUCH:
                 raise self._unread_result_error(error)
-            case peer_errors.NOT_SENT:
+            case error_codes.NOT_SENT:
                 return Later(error.message)
-            case peer_errors.CONNECTION_CLOSED | peer_errors.LOST:
+            case error_codes.CONNECTION_CLOSED | error_codes.LOST:
                 await self._connections.renew(connection)
                 raise self._lost_error(error.message)
-            case peer_errors.UNREADABLE | peer_errors.PARSE_ERROR:
+            case error_codes.UNREADABLE | error_codes.PARSE_ERROR:
                 raise self._unreadable_error(error)
-            case peer_errors.HTTP_STATUS:
+            case error_codes.HTTP_STATUS:
                 return await self._on_refusal(connection, error)
-            case peer_errors.SESSION_GONE if not begun_anew:
+            case error_codes.SESSION_GONE if not begun_anew:
                 self._begun_anew = True
                 await self._connections.renew(connection)
                 return None
@@ -270,7 +270,7 @@ class ServerCall:
 
     async def _on_refusal(self, connection: ServerConnection, error: MCPError) -> Later | None:
         """As `_on_failure`, for a refusal with an HTTP status."""
-        status = peer_errors.status_of(error)
+        status = error_codes.status_of(error)
         if status in _LATER:
             return Later(error.message, is_reached=True, seconds=error.data.get("retry_after") or 0.0)
         if status < 500 and await self._is_forgotten(connection, error):
@@ -408,11 +408,11 @@ class ServerCall:
             except MCPError as error:
                 if error.code in _AWAY:
                     await self._connections.renew(connection)
-                elif error.code == peer_errors.TOO_MUCH:
+                elif error.code == error_codes.TOO_MUCH:
                     raise self._unread_result_error(error) from None
-                elif error.code in (peer_errors.UNREADABLE, peer_errors.PARSE_ERROR):
+                elif error.code in (error_codes.UNREADABLE, error_codes.PARSE_ERROR):
                     raise self._unreadable_error(error) from None
-                elif error.code != peer_errors.NOT_SENT and not await self._is_forgotten(connection, error):
+                elif error.code != error_codes.NOT_SENT and not await self._is_forgotten(connection, error):
                     raise tasks.TaskGone(error.message) from None
             await asyncio.sleep(min(FIRST_WAIT_SECONDS * 2**failed, LONGEST_WAIT_SECONDS))
             failed = min(failed + 1, 10)
@@ -424,8 +424,8 @@ def _is_same_refusal(refusal: Exception | None, error: MCPError) -> bool:
 
     if not isinstance(refusal, MCPError) or refusal.code != error.code:
         return False
-    if error.code == peer_errors.HTTP_STATUS:
-        return peer_errors.status_of(refusal) == peer_errors.status_of(error)
+    if error.code == error_codes.HTTP_STATUS:
+        return error_codes.status_of(refusal) == error_codes.status_of(error)
     return refusal.message == error.message
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from everturn.errors import InvalidTool
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.peer_errors import HTTP_STATUS, NOT_SENT, status_of
+from everturn.tools.mcp.error_codes import HTTP_STATUS, NOT_SENT, status_of
 
 PROBE_SECONDS: Final = 5.0
 

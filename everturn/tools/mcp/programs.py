@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from everturn.logs import get_logger
 from everturn.tools.mcp import limits
 from everturn.tools.mcp.config import McpServer
+from everturn.tools.mcp.error_codes import TOO_MUCH, UNREADABLE, is_error_without_id, told_apart
 from everturn.tools.mcp.limits import Overflow, TooMuch
-from everturn.tools.mcp.peer_errors import TOO_MUCH, UNREADABLE, is_error_without_id, told_apart
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

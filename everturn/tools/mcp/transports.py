@@ -19,9 +19,7 @@ from everturn.http.retry_after import LONGEST_SECONDS, seconds_to_wait
 from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.limits import Overflow
-from everturn.tools.mcp.paced import bound_streams
-from everturn.tools.mcp.peer_errors import (
+from everturn.tools.mcp.error_codes import (
     HTTP_STATUS,
     LOST,
     NOT_SENT,
@@ -32,6 +30,8 @@ from everturn.tools.mcp.peer_errors import (
     message_told_apart,
     text_told_apart,
 )
+from everturn.tools.mcp.limits import Overflow
+from everturn.tools.mcp.paced import bound_streams
 from everturn.tools.mcp.programs import run_program
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from everturn.evals.rerun_hook import StandIn
+from everturn.evals.rerun_answers import StandIn
 from everturn.models import Model
 from everturn.providers.generate import generate
 from everturn.records import ToolCall

@@ -1,4 +1,4 @@
-"""A server's own errors, told apart from those that are made on this side of the connection.
+"""The codes of errors: those that are made on this side of the connection, told apart from a server's own.
 
 JSON-RPC leaves -32000 to -32099 to servers for errors of their own. The SDK (2.3) says by -32000 that the connection is
 closed, and by -32700 that it can't read an answer; our transports have codes of their own, too. What comes from the

@@ -1,4 +1,4 @@
-"""The conversations that a filter in Temporal's own language finds, and a sample of them."""
+"""The conversations that a query finds, which is a filter in Temporal's own language; and a sample of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.errors import Refused
-from everturn.temporal.list_filters import quoted
+from everturn.temporal.filter_values import quoted
 
 RUNNING = "ExecutionStatus = 'Running'"
 """As people write it. Filters of our own are OPEN_QUERY, which has those that an operator has paused."""
