@@ -17,7 +17,6 @@ from everturn.activities.user_activities import is_users_call, is_users_own
 from everturn.calls.activity_outputs import TOOL_FAILED
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.limits import Patience
-from everturn.records import Reply
 from everturn.sizes import MAX_CAUSE_BYTES, shortened
 from everturn.tools.results import safe_error_text, safe_text
 from everturn.tools.unwritten_results import Unwritten, after_effect
@@ -27,9 +26,6 @@ from everturn.webhooks.records import WebhookFacts
 INVALID_REPLIES = timedelta(minutes=1)
 """How long a turn is retried if its reply can't be read. A server that does not speak the protocol is more often set up
 wrongly than failing for a moment."""
-
-EMPTY_REPLIES = 3
-"""From this try of a turn on, an empty reply is accepted as the end."""
 
 
 def final_error(error: EverturnError, *, fallback: str | None = None, too_long: bool = False) -> ApplicationError:
@@ -109,18 +105,6 @@ async def retrying_for(longest: timedelta) -> AsyncIterator[None]:
         raise  # it says itself when to try again
     except Exception as error:  # noqa: BLE001 - nobody foresaw it
         raise await of_unexpected(error, patience=longest) from None
-
-
-def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
-    """Another try for an empty reply; None after EMPTY_REPLIES tries: then the empty reply is the answer.
-
-    Most models give an empty reply now and then, and rarely twice. Claude gives one each time if it finds that its
-    tools have said everything.
-    """
-    if activity.info().attempt >= EMPTY_REPLIES:
-        return None
-    again = of_provider(InvalidReply(f"The reply of {reply.model!r} is empty."), patience, fallback=None)
-    return None if again.non_retryable else again
 
 
 class UnexpectedErrors(Interceptor):

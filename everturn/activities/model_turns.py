@@ -32,7 +32,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import activity_errors, compaction, fallbacks, hook_runs
+from everturn.activities import activity_errors, compaction, empty_replies, fallbacks, hook_runs
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
 from everturn.activities.hook_runs import HookRuns, Stops
@@ -372,7 +372,7 @@ class ModelTurns:
                     return batched
                 call = partial(self._ask_once, question, text, kept, seconds)
                 reply = await within_limit(question, call, patience=agent.patience, fallback=fallback)
-        if reply.is_empty and (again := activity_errors.of_empty(reply, agent.patience)):
+        if again := empty_replies.error_of_another_try(reply, agent.patience):
             _log.warning("turn.empty")
             kept.forget()
             raise again

@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import activity_errors
+from everturn.activities import activity_errors, empty_replies
 from everturn.agent import Agent
 from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import MOST_ROUNDS, BatchNotice, BatchTurn, CollectorStart
@@ -145,13 +145,13 @@ class BatchedTurns:
         match result.state:
             case "replied":
                 reply = line.read_reply(result.body)
-                if not reply.is_empty or notice.round >= activity_errors.EMPTY_REPLIES:
+                if not empty_replies.is_asked_again(reply, notice.round):
                     return reply
                 _log.warning("turn.empty")
                 raise await self._to_join(question, request, notice, "its reply was empty", fallback=fallback)
             case "refused":
                 refusal = line.error_of(result)
-                if refusal.refuses_grammars and notice.round < activity_errors.EMPTY_REPLIES and line.loosen():
+                if refusal.refuses_grammars and notice.round < empty_replies.EMPTY_REPLIES and line.loosen():
                     raise await self._to_join(question, request, notice, refusal.message, fallback=fallback)
                 if refusal.refuses_thoughts and not notice.without_thoughts:
                     notice = notice.model_copy(update={"without_thoughts": True})

@@ -30,6 +30,7 @@ from everturn.providers.efforts import nearest_effort
 from everturn.providers.encoded_messages import EncodedMessages, encoded_messages
 from everturn.providers.gemini.calls import wire_name
 from everturn.providers.gemini.reply import BESIDE
+from everturn.providers.gemini.signatures import with_signature
 from everturn.providers.json_values import a_dict, object_in
 from everturn.providers.media import GEMINI, PICTURES, SCHEMES, can_take, in_words, medium_of
 from everturn.providers.pairing import Pairing
@@ -55,9 +56,6 @@ _NOTHING: Final = {"text": NOTHING}
 
 NO_RESULT: Final = "this call has no result"
 """What the model reads, as an error, for a call that was never answered. Each call needs a result."""
-
-NO_SIGNATURE: Final = "skip_thought_signature_validator"
-"""Replaces the signature of a call that Gemini did not make. Gemini 3 answers 400 to a first call without one."""
 
 _VERSION = re.compile(r"gemini-(?:[a-z-]+-)?(\d+)(?:\.(\d+))?")
 _NEWEST = (3, 0)
@@ -279,7 +277,7 @@ class GeminiContents(EncodedMessages):
             elif message.role == "assistant":
                 parts = list(_model_parts(message, same_provider=same_provider))
                 if is_3:
-                    parts = _with_signature(parts)
+                    parts = with_signature(parts)
                 if not parts:
                     pass  # a content without parts is refused
                 elif contents and contents[-1]["role"] == "model":
@@ -338,14 +336,6 @@ def _model_parts(message: Message, *, same_provider: bool) -> Iterator[Json]:
 
 def _is_part(data: object) -> TypeGuard[Json]:
     return isinstance(data, dict) and not data.keys() & BESIDE.keys()
-
-
-def _with_signature(parts: list[Json]) -> list[Json]:
-    """Of several calls at once, Gemini signs the first, and requires that signature back."""
-    first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
-    if first is not None and "thoughtSignature" not in parts[first]:
-        parts[first] = {**parts[first], "thoughtSignature": NO_SIGNATURE}
-    return parts
 
 
 def _wire_id(call: ToolCall) -> str:

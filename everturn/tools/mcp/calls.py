@@ -6,42 +6,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from everturn import names
-from everturn.errors import OutcomeUnknown, Retry, ToolFailed
+from everturn.errors import Retry, ToolFailed
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
-from everturn.sizes import MAX_ERROR_BYTES, shortened
-from everturn.text.utf8 import mend
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, current_answer
 from everturn.tools.mcp import error_codes, tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
+from everturn.tools.mcp.failed_calls import CallFailures, Later, cut_text, tool_failed
 from everturn.tools.mcp.listing import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
 
 if TYPE_CHECKING:
-    from mcp import ClientSession, MCPError, types
+    from mcp import ClientSession, types
 
 R = TypeVar("R")
 
 CONNECT_TRIES = 6
 """The most attempts to send a run-once call. They are made here: only here it is known that nothing was sent."""
 FIRST_WAIT_SECONDS = 0.5
-
-_LATER = (408, 425, 429, 503)
-"""HTTP statuses that say that the server has not begun with the request, often from a proxy. Not 502 and 504: a proxy
-says so, too, of a server that was lost, or is slow, in the middle of it (RFC 9110, 15.6.3 and 15.6.5)."""
-
-CHECK_SECONDS = 10.0
-"""How long a server may take to say whether it knows a session."""
 
 ROUNDS = 30
 """The most rounds of questions in one try that stored answers can answer."""
@@ -55,17 +46,6 @@ _AWAY = frozenset({error_codes.CONNECTION_CLOSED, error_codes.LOST, error_codes.
 """What a server that is away, or comes back, has for those who ask about a task."""
 
 _log = get_logger("everturn.mcp")
-
-
-@dataclass(frozen=True)
-class Later:
-    """Nothing has run, and the call may be made later."""
-
-    cause: str
-    is_reached: bool = False
-    """The server, or what is before it, has answered."""
-    seconds: float = 0.0
-    """How long it asks to wait."""
 
 
 class ServerCall:
@@ -84,8 +64,8 @@ class ServerCall:
         self._tool = tool
         self._context = context
         self._memory = memory
-        self._begun_anew = False
         self._once = tool.effect == "once" or memory.once
+        self._failures = CallFailures(connections, server, memory, once=self._once)
 
     async def call_tool(self, arguments: dict[str, Any]) -> list[Text | Image | Document]:
         """Raises AsksPerson, Retry, OutcomeUnknown and ToolFailed."""
@@ -95,10 +75,10 @@ class ServerCall:
                 try:
                     return parts_of(await self._follow_task(known, answers))
                 except tasks.TaskGone as error:
-                    self._check_not_sent(f"it does not know the task {known[:100]!r}: {error}")
+                    self._failures.check_not_sent(f"it does not know the task {known[:100]!r}: {error}")
                 answers.task = None
             elif self._memory.sent:
-                self._check_not_sent("the worker was lost before it made a task")
+                self._failures.check_not_sent("the worker was lost before it made a task")
             for _ in range(ROUNDS):
                 result = await self._send_call(arguments, answers)
                 if isinstance(result, tasks.Task):
@@ -127,33 +107,23 @@ class ServerCall:
             try:
                 return await self._send_request(connection, arguments, answers)
             except MCPError as error:
-                next_try = await self._on_failure(connection, error, answers)
+                next_try = await self._failures.judge_error(connection, error, answers)
             except NotConnected as error:
                 next_try = Later(str(error))
             except ConnectionLost as error:
-                raise self._lost_error(str(error)) from None
+                raise self._failures.lost_error(str(error)) from None
             except ValidationError as error:
-                raise _tool_failed(
+                raise tool_failed(
                     f"{self._server.label} has run the call, but its answer is not MCP: {error}"
                 ) from None
             if next_try is None:
                 continue
             failed += 1
             if failed == most_tries:
-                raise self._unreachable_error(next_try)
+                raise self._failures.unreachable_error(next_try)
             await asyncio.sleep(
                 max(FIRST_WAIT_SECONDS * 2 ** (failed - 1), min(next_try.seconds, LONGEST_WAIT_SECONDS))
             )
-
-    def _unreachable_error(self, later: Later) -> Exception:
-        problem = "does not take the call now" if later.is_reached else "can't be reached"
-        text = f"{self._server.label} {problem}: {later.cause.rstrip('.')}."
-        if not self._once:
-            return Retry(text, after=later.seconds or None)
-        again = ""
-        if self._memory.again:
-            again = " again. It may have run before"
-        return ToolFailed(f"{text} The call was not made{again}.")
 
     async def _send_request(self, connection: ServerConnection, arguments: dict[str, Any], answers: Answers) -> Any:
         from mcp import types
@@ -196,7 +166,7 @@ class ServerCall:
             return dict(self._server.meta(self._context))
         except Exception as error:  # noqa: BLE001 - it is the user's function
             cause = f"{type(error).__name__}: {error}"
-            raise _tool_failed(f"The call was not made: meta of {self._server.label} failed: {cause}") from None
+            raise tool_failed(f"The call was not made: meta of {self._server.label} failed: {cause}") from None
 
     async def _exchange_request(
         self, connection: ServerConnection, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers
@@ -232,97 +202,6 @@ class ServerCall:
         details = {"progress": progress, "total": total, "message": message}
         self._context.heartbeat({name: value for name, value in details.items() if value is not None})
 
-    async def _on_failure(self, connection: ServerConnection, error: MCPError, answers: Answers) -> Later | None:
-        """If nothing has run: when to try again, or None for at once. Raises the error otherwise."""
-        from mcp import types
-
-        code = error.code
-        begun_anew = self._begun_anew
-        match code:
-            case error_codes.TOO_MUCH:
-                raise self._unread_result_error(error)
-            case error_codes.NOT_SENT:
-                return Later(error.message)
-            case error_codes.CONNECTION_CLOSED | error_codes.LOST:
-                await self._connections.renew(connection)
-                raise self._lost_error(error.message)
-            case error_codes.UNREADABLE | error_codes.PARSE_ERROR:
-                raise self._unreadable_error(error)
-            case error_codes.HTTP_STATUS:
-                return await self._on_refusal(connection, error)
-            case error_codes.SESSION_GONE if not begun_anew:
-                self._begun_anew = True
-                await self._connections.renew(connection)
-                return None
-            case types.HEADER_MISMATCH if not begun_anew:
-                self._begun_anew = True
-                await (await connection.opened_session()).list_tools()
-                return None
-        if not begun_anew and answers.state is not None:
-            # What it gave us to remember means nothing to it any more. It asks again, and finds what was answered.
-            self._begun_anew = True
-            answers.state = None
-            answers.open = {}
-            return None
-        if await self._is_forgotten(connection, error):
-            return None
-        raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
-
-    async def _on_refusal(self, connection: ServerConnection, error: MCPError) -> Later | None:
-        """As `_on_failure`, for a refusal with an HTTP status."""
-        status = error_codes.status_of(error)
-        if status in _LATER:
-            return Later(error.message, is_reached=True, seconds=error.data.get("retry_after") or 0.0)
-        if status < 500 and await self._is_forgotten(connection, error):
-            return None
-        await self._connections.renew(connection)  # its headers may have changed; and it may not know the session
-        if status >= 500:
-            raise self._lost_error(error.message)
-        raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
-
-    async def _is_forgotten(self, connection: ServerConnection, error: MCPError) -> bool:
-        """Whether a server that was restarted does not know the session any more, so that it has not begun with the
-        call. By the protocol, it says so with 404. Others say it with 400 and any words (who keep sessions as the
-        examples of the TypeScript SDK do), with 401, or by an error of JSON-RPC's. What they have in common: they
-        refuse all requests of that session alike, and none of a new one."""
-        from mcp import types
-
-        if self._begun_anew or error.code == types.INTERNAL_ERROR:
-            return False
-        session = await connection.opened_session()
-        if session.initialize_result is None or not _is_same_refusal(await self._listing_error(connection), error):
-            return False
-        self._begun_anew = True
-        await self._connections.renew(connection)
-        return await self._listing_error(self._connections.connection_to(self._server)) is None
-
-    async def _listing_error(self, connection: ServerConnection) -> Exception | None:
-        """Why the server does not list its tools on this connection; None if it does."""
-        from mcp import MCPError
-
-        try:
-            async with asyncio.timeout(CHECK_SECONDS):
-                await connection.run_call(Running(), lambda session: session.list_tools())
-        except (MCPError, NotConnected, ConnectionLost, TimeoutError, ValueError) as error:
-            return error
-        return None
-
-    def _unread_result_error(self, error: MCPError) -> ToolFailed:
-        return ToolFailed(f"{self._server.label} has run the call, but its answer can't be read: {error.message}.")
-
-    def _unreadable_error(self, error: MCPError) -> Exception:
-        text = f"{self._server.label} gave an answer that is not MCP: {error.message}."
-        return OutcomeUnknown(_cut_text(text)) if self._once else _tool_failed(text)
-
-    def _lost_error(self, cause: str) -> Exception:
-        text = f"{self._server.label} lost its connection in the middle of the call: {cause}."
-        return OutcomeUnknown(text) if self._once else Retry(text)
-
-    def _check_not_sent(self, cause: str) -> None:
-        """Raises OutcomeUnknown for a run-once call that an earlier try has sent."""
-        if self._once:
-            raise OutcomeUnknown(f"{self._server.label} may have run the call: {cause}.")
-
     # ------------------------------------------------------------ tasks
 
     async def _keep_task(self, task: str | None = None) -> None:
@@ -340,7 +219,7 @@ class ServerCall:
         try:
             return await self._follow_task(task.task_id, answers)
         except tasks.TaskGone as error:
-            raise self._lost_error(f"it made the call a task, but does not know that task: {error}") from None
+            raise self._failures.lost_error(f"it made the call a task, but does not know that task: {error}") from None
 
     async def _follow_task(self, task_id: str, answers: Answers) -> types.CallToolResult:
         """The task's result, once it has one. Raises TaskGone, AsksPerson and ToolFailed."""
@@ -353,7 +232,7 @@ class ServerCall:
                 task = await self._poll_server(partial(tasks.read_status, task_id=task_id), answers)
                 if task.message and task.message != last_message:
                     last_message = task.message
-                    self._context.heartbeat({"message": _cut_text(task.message)})
+                    self._context.heartbeat({"message": cut_text(task.message)})
                 if task.status == "input_required" and task.questions:
                     await self._answer_questions(task, answers)
                 elif task.status != "working":
@@ -373,7 +252,7 @@ class ServerCall:
         except tasks.TaskFailed as error:
             raise ToolFailed(f"The task of {self._server.label} has no result: {error}") from None
         except ValidationError as error:
-            raise _tool_failed(f"{self._server.label} answered what MCP does not know: {error}") from None
+            raise tool_failed(f"{self._server.label} answered what MCP does not know: {error}") from None
 
     async def _answer_questions(self, task: tasks.Task, answers: Answers) -> None:
         """Raises AsksPerson for what nobody has answered."""
@@ -409,32 +288,13 @@ class ServerCall:
                 if error.code in _AWAY:
                     await self._connections.renew(connection)
                 elif error.code == error_codes.TOO_MUCH:
-                    raise self._unread_result_error(error) from None
+                    raise self._failures.unread_result_error(error) from None
                 elif error.code in (error_codes.UNREADABLE, error_codes.PARSE_ERROR):
-                    raise self._unreadable_error(error) from None
-                elif error.code != error_codes.NOT_SENT and not await self._is_forgotten(connection, error):
+                    raise self._failures.unreadable_error(error) from None
+                elif error.code != error_codes.NOT_SENT and not await self._failures.is_forgotten(connection, error):
                     raise tasks.TaskGone(error.message) from None
             await asyncio.sleep(min(FIRST_WAIT_SECONDS * 2**failed, LONGEST_WAIT_SECONDS))
             failed = min(failed + 1, 10)
-
-
-def _is_same_refusal(refusal: Exception | None, error: MCPError) -> bool:
-    """Whether both are the same refusal, of whatever was asked."""
-    from mcp import MCPError
-
-    if not isinstance(refusal, MCPError) or refusal.code != error.code:
-        return False
-    if error.code == error_codes.HTTP_STATUS:
-        return error_codes.status_of(refusal) == error_codes.status_of(error)
-    return refusal.message == error.message
-
-
-def _tool_failed(text: str) -> ToolFailed:
-    return ToolFailed(_cut_text(text))
-
-
-def _cut_text(text: str) -> str:
-    return shortened(mend(text), max_bytes=MAX_ERROR_BYTES)
 
 
 def _is_asking(result: Any) -> bool:
