@@ -22,7 +22,7 @@ from everturn.activities.mcp_memory import left_so_far
 from everturn.activities.user_activities import is_users_own
 from everturn.agent import Agent
 from everturn.errors import ConfigError
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.logs import get_logger
 from everturn.lost_workers import poison_calls
 from everturn.payloads import ToolRequest

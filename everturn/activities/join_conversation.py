@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors
 from everturn.errors import ConversationError, Ended, InvalidSetting
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.history.same_work import is_begun
 from everturn.payloads import Joined, JoinRequest
 from everturn.records import Outcome

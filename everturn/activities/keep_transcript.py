@@ -8,7 +8,7 @@ from everturn import names
 from everturn.activities import activity_errors
 from everturn.carryover import Packed, StoredInRun
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.history.reader import first_step
 from everturn.history.transcript import Transcript, read_earlier
 from everturn.packed_messages import pack

@@ -62,7 +62,8 @@ from everturn.errors import (
     ProviderError,
 )
 from everturn.heartbeats.details import SeenReply, beaten_out
-from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats, is_unwanted
+from everturn.heartbeats.heartbeat import Heartbeat, is_unwanted
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled

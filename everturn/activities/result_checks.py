@@ -11,7 +11,7 @@ from everturn.activities.agent_lookup import agent_of
 from everturn.activities.hook_runs import HookRuns
 from everturn.activities.tool_contexts import Contexts
 from everturn.agent import Agent
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.records import ToolCall, ToolResult

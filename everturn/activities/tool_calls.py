@@ -39,7 +39,8 @@ from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
 from everturn.errors import NeedsApproval, OutcomeUnknown, Retry
-from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats
+from everturn.heartbeats.heartbeat import Heartbeat
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.logs import get_logger
 from everturn.lost_workers import poison_calls
 from everturn.lost_workers.free_sticky_queue import free_queue_of_lost_worker

@@ -25,7 +25,7 @@ from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import CREATING, Batch, BatchLine, BatchNotice, SentBatch
 from everturn.batching.turns import model_of_collector
 from everturn.errors import FAULTS, EverturnError, KeyMissing, ProviderError
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT

@@ -21,7 +21,7 @@ from everturn.activities.agent_lookup import agent_of
 from everturn.activities.patience import spend
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.http.retry_after import seconds_to_wait
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT

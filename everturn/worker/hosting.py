@@ -40,11 +40,11 @@ from everturn.budgets.interceptor import TenantBudgets
 from everturn.client import interpreter_exit
 from everturn.client.pollers import find_pollers
 from everturn.evaluations.worker import EvaluationHosting
-from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.heartbeats.profile_choice import profile_for
 from everturn.heartbeats.profile_interceptor import set_heartbeat_timeout
 from everturn.heartbeats.profiles import QUICK
 from everturn.heartbeats.throttle import ThrottledHeartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.live.configured_lane import lane_of
 from everturn.live.heartbeat_text import Streaming
 from everturn.live.live_addresses import announce_lane

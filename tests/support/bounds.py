@@ -25,7 +25,7 @@ from everturn.evaluations import collector as evaluation_collector
 from everturn.evaluations import judge_activity
 from everturn.evaluations import worker as evaluation_worker
 from everturn.evaluations import workflow as evaluation_workflow
-from everturn.heartbeats import heartbeat
+from everturn.heartbeats import blocked_loop, heartbeat
 from everturn.history import fork_start, revival
 from everturn.live import lane_writer, text_server
 from everturn.lost_workers import poison_calls
@@ -134,7 +134,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "quick_seconds": (user_code, "QUICK_SECONDS"),
     "clean_up_seconds": (user_code, "CLEAN_UP_SECONDS"),
     "error_seconds": (results, "ERROR_SECONDS"),
-    "stand_in_seconds": (heartbeat, "LONGEST_STAND_IN_SECONDS"),
+    "stand_in_seconds": (blocked_loop, "LONGEST_STAND_IN_SECONDS"),
     # How quick a tool has to be to run within a workflow task, and how long it may hold one up.
     "local_seconds": (tool_times, "QUICK_SECONDS"),
     "hurried": (timeouts, "HURRIED"),

@@ -29,7 +29,8 @@ HOUSES: dict[str, dict[str, str]] = {
     | dict.fromkeys(("collector", "workflow"), "workflows")
     | dict.fromkeys(("answer_search", "judge_activity"), "activities"),
     "heartbeats": {"profile_interceptor": "worker", "throttle": "worker"}
-    | dict.fromkeys(("beats_through_core", "heartbeat", "beats_outside_conversations", "task_intake"), "activities"),
+    | dict.fromkeys(("beats_outside_conversations", "beats_through_core", "blocked_loop"), "activities")
+    | dict.fromkeys(("heartbeat", "task_intake", "worker_heartbeats"), "activities"),
     "live": {"live_activities": "client", "live_addresses": "worker"}
     | dict.fromkeys(("heartbeat_text", "lane_writer"), "activities"),
     "lost_workers": dict.fromkeys(("free_sticky_queue", "journal", "poison_calls"), "activities"),

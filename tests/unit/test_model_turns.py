@@ -16,7 +16,7 @@ from everturn import prices
 from everturn.activities import model_turns
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import PrefixCache, digest_of
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.live.heartbeat_text import Streaming
 from everturn.lost_workers.journal import Journal
 from everturn.payloads import ModelReply, ModelRequest

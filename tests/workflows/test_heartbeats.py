@@ -24,9 +24,10 @@ from everturn import Client, ToolContext, Worker, names, tool
 from everturn.cli.doctor_temporal import heartbeats_finding
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats
+from everturn.heartbeats.heartbeat import Heartbeat
 from everturn.heartbeats.profile_choice import profile_for
 from everturn.heartbeats.profiles import QUICK, THRIFTY
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.live.heartbeat_text import HeartbeatText
 from everturn.lost_workers.journal import Journal
 from everturn.providers import Delta

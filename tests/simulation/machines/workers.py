@@ -36,7 +36,7 @@ from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.batching.sending import BatchSending
 from everturn.batching.turns import BatchedTurns
-from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.live.heartbeat_text import Streaming
 from everturn.lost_workers.journal import Journal
 from everturn.lost_workers.poison_calls import LostTries
