@@ -39,7 +39,7 @@ def offer_calls(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     conversation_id = str(ctx.params.get("id") or "")
 
     from everturn.cli.render import path_prefix
-    from everturn.subagents.at_work import shortest_name
+    from everturn.subagents.call_addresses import shortest_name
 
     async def list_calls(client: Client) -> list[tuple[str, str]]:
         waiting = (await client.conversation(conversation_id).status()).waiting

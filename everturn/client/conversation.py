@@ -42,7 +42,8 @@ from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
-from everturn.subagents.at_work import agents_at_work, ambiguous_id_error, find_calls, may_have_agents, with_agents
+from everturn.subagents.at_work import agents_at_work, may_have_agents, with_agents
+from everturn.subagents.call_addresses import find_named_call
 from everturn.subagents.events import with_children
 from everturn.subagents.followed import FollowedAgents
 from everturn.temporal import temporal_errors
@@ -460,10 +461,8 @@ class Conversation(Forks, Generic[OutputT_co]):
             return own_place
         waiting = (await self.status()).waiting
         if call_id != names.EVERY_CALL:
-            calls = find_calls(waiting, call_id)
-            if len(calls) > 1:
-                raise ambiguous_id_error(call_id, calls)
-            return [(self.where(call), call.call_id) for call in calls] or own_place
+            call = find_named_call(waiting, call_id)
+            return [(self.where(call), call.call_id)] if call else own_place
         if edited:  # which no decision on every call may be: the conversation says so
             return own_place
         waiting = tuple(call for call in waiting if name != names.APPROVE or call.needs == "approval")

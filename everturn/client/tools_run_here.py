@@ -13,7 +13,7 @@ from everturn.events import AnswerRequested, Event
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult, on_lines
 from everturn.sizes import MAX_ANSWER_BYTES, MAX_INPUT_PARTS, MAX_RESULT_CHARS
-from everturn.subagents.at_work import ambiguous_id_error, find_calls
+from everturn.subagents.call_addresses import find_named_call
 from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, tool
@@ -79,12 +79,8 @@ async def _find_waiting_call(conversation: ConversationWithCalls, call: ToolCall
     if isinstance(call, WaitingCall):
         return call
     own = WaitingCall(call_id=call.call_id, tool=call.name, arguments=call.arguments, needs="answer")
-    waiting = find_calls((await _read_status(conversation, children=True)).waiting, call.call_id)
-    if len(waiting) > 1:
-        raise ambiguous_id_error(call.call_id, waiting)
-    if not waiting:
-        return own
-    return waiting[0]
+    status = await _read_status(conversation, children=True)
+    return find_named_call(status.waiting, call.call_id) or own
 
 
 def as_tool(function: Callable[..., Any]) -> Tool:

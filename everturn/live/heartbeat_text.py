@@ -123,7 +123,7 @@ class HeartbeatText:
     @property
     def _pace(self) -> float | None:
         """Seconds between two beats; None if the ordinary beats are enough for now."""
-        if self._lane and self._lane.is_followed:
+        if self._lane and self._lane.followers.may_be_there:
             return None
         return self._every
 

@@ -6,13 +6,13 @@ Each write takes what has come since the last one. It waits for no timer, and ne
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import Final
 
 from temporalio import activity
 
 from everturn.heartbeats.details import LiveAt, Piece, Streamed, chars_of
+from everturn.live.followers import Followers
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
 from everturn.payloads import ModelRequest
@@ -23,9 +23,6 @@ RETRY_SECONDS: Final = 1.0
 
 MAX_UNWRITTEN_CHARS: Final = 200_000
 """What waits while the lane is down. If it becomes more, it is dropped: readers wait for the reply, then."""
-
-COME_SECONDS: Final = 1.0
-"""How long clients have to come to the lane, if they can reach it."""
 
 _log = get_logger("everturn.live")
 
@@ -49,8 +46,7 @@ class LaneWriter:
         self._turn = turn
         self._attempt = attempt
         self._announced = announced
-        self._first_at: float | None = None
-        """When the first text came."""
+        self.followers = Followers(lane, key)
         self._new: list[Piece] = []
         self._at = 0
         """How many characters were written."""
@@ -61,15 +57,9 @@ class LaneWriter:
         """Where the text can be had; None if that is still where the request says. `end` has to follow."""
         return self._lane.begin_try(self._key, self._attempt, self._announced)
 
-    @property
-    def is_followed(self) -> bool:
-        """Whether somebody may follow on the lane. At first always true: clients are given time to come."""
-        first = self._first_at
-        return first is None or time.monotonic() - first < COME_SECONDS or self._lane.is_followed(self._key)
-
     def take_text(self, kind: TextKind, text: str) -> None:
         """To be called on the loop."""
-        self._first_at = self._first_at or time.monotonic()
+        self.followers.expect()
         self._new.append((kind, text))
         self._start_writing()
 

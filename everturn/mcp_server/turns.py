@@ -20,7 +20,7 @@ from everturn.errors import AlreadyStarted, Ended, Refused, Unreachable
 from everturn.mcp_server.reachable_conversations import Reach
 from everturn.payloads import Status, WaitingCall
 from everturn.sizes import MAX_REASON_BYTES, shortened
-from everturn.subagents.at_work import in_words
+from everturn.subagents.call_addresses import in_words
 from everturn.subagents.results import with_notice
 from everturn.text.utf8 import mend
 

@@ -11,16 +11,13 @@ from temporalio.client import WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.errors import EverturnError, NotFound, Refused
+from everturn.errors import EverturnError, NotFound
 from everturn.payloads import AskedAgent, Status, WaitingCall
 from everturn.system.bounded_concurrency import in_order
 from everturn.text.commands import command_about
 
 ASKED_AT_ONCE: Final = 8
 """How many sub-agents are asked for their status at the same time."""
-
-MOST_CALLS_NAMED: Final = 5
-"""How many calls an error names."""
 
 Path = tuple[AskedAgent, ...]
 
@@ -83,36 +80,6 @@ def may_have_agents(described: WorkflowExecutionDescription) -> bool:
     """Whether sub-agents worked for it when it was described. Asks no worker."""
     pending = described.raw_description.pending_children
     return any(child.workflow_type_name == names.CONVERSATION for child in pending)
-
-
-def find_calls(waiting: Iterable[WaitingCall], call_id: str) -> list[WaitingCall]:
-    """The waiting calls with this id or address."""
-    return [call for call in waiting if call_id in (call.call_id, call.address)]
-
-
-def shortest_name(call: WaitingCall, waiting: Iterable[WaitingCall]) -> str:
-    """What names the call to the conversation at whose door it is shown: its id, or its address if another one of the
-    `waiting` calls has the same id."""
-    if len(find_calls(waiting, call.call_id)) > 1:
-        return call.address
-    return call.call_id
-
-
-def in_words(call: WaitingCall) -> str:
-    """Whose call it is: `helper › auditor`. Empty for the conversation's own agent."""
-    return " › ".join(asked_agent.agent for asked_agent in call.path)
-
-
-def ambiguous_id_error(call_id: str, calls: Sequence[WaitingCall]) -> Refused:
-    """The error if several waiting calls have the id that somebody gave."""
-    named = [f"{call.address!r}: {call.tool} of {in_words(call) or 'this agent'}" for call in calls[:MOST_CALLS_NAMED]]
-    more = ""
-    if len(calls) > MOST_CALLS_NAMED:
-        more = f"; and {len(calls) - MOST_CALLS_NAMED} more"
-    return Refused(
-        f"{len(calls)} calls with the id {call_id!r} wait: {'; '.join(named)}{more}.",
-        cure="Name one of them by its address, which begins with a slash.",
-    )
 
 
 async def _look_at_agent(conversation: Callable[[str], AskedConversation], path: Path) -> AgentAtWork | None:

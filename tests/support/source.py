@@ -32,7 +32,7 @@ HOUSES: dict[str, dict[str, str]] = {
     | dict.fromkeys(("beats_outside_conversations", "beats_through_core", "blocked_loop"), "activities")
     | dict.fromkeys(("heartbeat", "task_intake", "worker_heartbeats"), "activities"),
     "live": {"live_activities": "client", "live_addresses": "worker"}
-    | dict.fromkeys(("heartbeat_text", "lane_writer"), "activities"),
+    | dict.fromkeys(("followers", "heartbeat_text", "lane_writer"), "activities"),
     "lost_workers": dict.fromkeys(("free_sticky_queue", "journal", "poison_calls"), "activities"),
     "providers": {"rate_limits.turn_waits": "activities"}
     | dict.fromkeys(("rate_limits.limit_watch", "rate_limits.worker_count"), "worker"),

@@ -21,7 +21,7 @@ from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.limits import Limits
 from everturn.payloads import AskedAgent, Status, WaitingCall
-from everturn.subagents.at_work import shortest_name
+from everturn.subagents.call_addresses import shortest_name
 from tests.simulation.agents.cast import CHOOSING, tools_for
 from tests.simulation.people import moves
 from tests.simulation.situations.situation import USUAL, Habits
