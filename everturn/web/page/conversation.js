@@ -1,5 +1,7 @@
 // One conversation on the page: its stream, its transcript, and what only the conversation itself knows.
 
+import { MarkedCall } from "./marked_call.js";
+import { Scroll } from "./scroll.js";
 import { ask, Stream } from "./server.js";
 import { el } from "./text.js";
 import { Transcript } from "./transcript.js";
@@ -16,7 +18,6 @@ export class OpenConversation {
   agent = "";
   parent = "";
   over = false;
-  marked = null;
   #asking = false;
   #askAgain = false;
   #timer = 0;
@@ -27,6 +28,7 @@ export class OpenConversation {
   constructor(id, pane, page, hear, filters = null) {
     Object.assign(this, { id, pane, page });
     this.#scroll = new Scroll(pane.scroll, pane.root);
+    this.marked = new MarkedCall(() => this.transcript.waiting, this.#scroll);
     this.#anew();
     this.stream = new Stream(id, { ...hear, ...this.#heard() }, filters);
   }
@@ -81,7 +83,7 @@ export class OpenConversation {
         for (const event of events) this.transcript.take(event);
         problem("");
         if (events.some((event) => !PASSING.has(event.kind))) this.askStatus();
-        this.markFirst();
+        this.marked.markFirst();
         changed(events);
       }),
       ended: told(() => {
@@ -160,41 +162,8 @@ export class OpenConversation {
     this.transcript.takeChildren(status.children ?? []);
     // What agents at work wait for is in no event of this conversation.
     if (status.agents?.length && !this.over) this.#timer = setTimeout(() => this.askStatus(), CHILDREN_MS);
-    this.markFirst();
+    this.marked.markFirst();
     this.page.changed();
-  }
-
-  // ------------------------------------------------------------ the call that the keys are about
-
-  markFirst() {
-    const { waiting } = this.transcript;
-    this.mark(this.marked?.waits && this.marked.node.isConnected ? this.marked : waiting[0]);
-  }
-
-  mark(call) {
-    if (this.marked !== call) this.marked?.node.classList.remove("marked");
-    const first = call && !this.marked;
-    this.marked = call ?? null;
-    call?.node.classList.add("marked");
-    if (first) this.#scroll.opensAt(call.node);
-    if (!call) this.#scroll.opensAt(null);
-  }
-
-  markNext() {
-    const { waiting } = this.transcript;
-    this.mark(waiting[(waiting.indexOf(this.marked) + 1) % waiting.length]);
-    if (this.marked) this.#scroll.bring(this.marked.node);
-  }
-
-  act(what, value) {
-    const { marked } = this;
-    if (!marked?.waits) return;
-    if (this.#scroll.shows(marked.node)) marked.act(what, value);
-    else this.#scroll.bring(marked.node);
-  }
-
-  choose(number) {
-    this.act(`choice-${number}`);
   }
 
   // ------------------------------------------------------------ moving
@@ -220,71 +189,3 @@ export class OpenConversation {
     next.focus({ preventScroll: true });
   }
 }
-
-/** Opens at what waits, else at the end, and stays at the end for one who is there; elsewhere for all others. */
-class Scroll {
-  #atEnd = true;
-  #touched = false; // somebody has scrolled, clicked or pressed a key: what opens goes nowhere by itself any more
-  #height = 0;
-  #target = null;
-
-  constructor(frame, root) {
-    this.frame = frame;
-    this.root = root;
-    this.observer = new ResizeObserver(() => this.#settle());
-    this.observer.observe(root);
-    this.leaving = new AbortController();
-    const { signal } = this.leaving;
-    for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) {
-      frame.addEventListener(kind, () => (this.#touched = true), { signal, passive: true });
-    }
-    frame.addEventListener("scroll", () => {
-      // Text that comes in, and rows that are measured, scroll as well: only a person leaves the end.
-      if (frame.scrollHeight === this.#height) this.#atEnd = frame.scrollHeight - frame.scrollTop - frame.clientHeight < 60;
-    }, { signal, passive: true });
-    root.addEventListener("click", () => this.stay(), { signal }); // what unfolds must not move away
-  }
-
-  stop() {
-    this.observer.disconnect();
-    this.leaving.abort();
-  }
-
-  stay() {
-    this.#atEnd = false;
-    this.#touched = true;
-  }
-
-  opensAt(node) {
-    if (this.#touched) return;
-    this.#target = node;
-    this.#settle();
-  }
-
-  toEnd() {
-    this.#atEnd = true;
-    this.#target = null;
-    this.#settle();
-  }
-
-  shows(node) {
-    const { top, bottom, height } = node.getBoundingClientRect();
-    const frame = this.frame.getBoundingClientRect();
-    // All of it, or its end where it is too long, has to be in view.
-    return bottom <= frame.bottom + 1 && (top >= frame.top - 1 || (height > frame.height && bottom > frame.top));
-  }
-
-  bring(node, block = "") {
-    this.#atEnd = false;
-    this.#target = null;
-    node.scrollIntoView({ block: block || (node.clientHeight > this.frame.clientHeight ? "end" : "center") });
-  }
-
-  #settle() {
-    const target = this.#target?.isConnected && !this.#touched ? this.#target : null;
-    if (target) target.scrollIntoView({ block: target.clientHeight > this.frame.clientHeight ? "end" : "center" });
-    else if (this.#atEnd) this.frame.scrollTo(0, this.frame.scrollHeight);
-    this.#height = this.frame.scrollHeight;
-  }
-}
-
