@@ -14,8 +14,9 @@ from everturn.declared_tools import READER, check_declared, with_front_end
 from everturn.errors import InvalidTool
 from everturn.records import Document, Image, Part, Text
 from everturn.ui.ai_sdk_request import file_part
-from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
+from everturn.ui.chats import OWN_ID, NewMessage
 from everturn.ui.narrator import SeenByPage
+from everturn.ui.page_decisions import PageDecision, PageResult
 from everturn.ui.page_fields import with_page_fields
 
 ProtocolVersion = Literal["0", "1"]

@@ -16,8 +16,9 @@ from starlette.exceptions import HTTPException
 from everturn.declared_tools import READER
 from everturn.records import Document, Image, Part, Text
 from everturn.text.base64_text import as_base64
-from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
+from everturn.ui.chats import OWN_ID, NewMessage
 from everturn.ui.narrator import SeenByPage
+from everturn.ui.page_decisions import PageDecision, PageResult
 from everturn.ui.page_fields import with_page_fields
 from everturn.ui.results import is_waits_below
 

@@ -1,17 +1,15 @@
-"""A page's chat as a conversation: who may open it, its new messages, and what people decide in it."""
+"""A page's chat as a conversation: who may open it, its new messages, what people decide in it, and its end."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from pydantic import JsonValue
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -21,12 +19,9 @@ from everturn.client.conversation import Conversation
 from everturn.client.followed_reply import FollowedReply
 from everturn.errors import Ended, InvalidSetting, NotFound, Refused
 from everturn.events import Replied, TurnStarted
-from everturn.payloads import WaitingCall
 from everturn.records import Message, Part
-from everturn.sizes import shortened
-from everturn.text.browser_values import is_same_in_browser, with_exact_values
-from everturn.text.json_text import json_text
-from everturn.ui.narrator import SeenByPage, question_id
+from everturn.ui.narrator import SeenByPage
+from everturn.ui.page_decisions import PageDecision, PageDecisions, PageResult, WaitingForPage
 from everturn.ui.page_fields import with_message_id
 from everturn.ui.visitors import CHAT_ID, MAX_VISITOR_CHARS, Authorize, Visitor
 
@@ -35,11 +30,6 @@ MAX_CHAT_BODY_BYTES: Final = 4_000_000
 MAX_THREAD_BODY_BYTES: Final = 40_000_000
 """An AG-UI client sends its whole thread with each run, what the agent said included, and can't send less."""
 KEEP_OPEN: Final = timedelta(hours=1)
-
-MAX_SHOWN_BYTES: Final = 500
-"""Of arguments, in an error that a page shows."""
-
-Said = TypeVar("Said", "PageDecision", "PageResult")
 
 OWN_ID: Final = "everturn-"
 """The prefix of the message ids that the server makes. A message with such an id is known here: it isn't sent again."""
@@ -53,29 +43,6 @@ class NewMessage:
     parts: list[Part]
     reader: str = ""
     """The provider that reads the parts' `extra`."""
-
-
-@dataclass(frozen=True)
-class PageDecision:
-    """A person's answer to one question: whether a call may run, perhaps with other arguments."""
-
-    question_id: str
-    call_id: str
-    """The call at which the page answers the question; empty if it does not say."""
-    approved: bool
-    reason: str | None = None
-    arguments: dict[str, JsonValue] | None = None
-    expected: dict[str, JsonValue] | None = None
-    """The arguments that the page showed."""
-
-
-@dataclass(frozen=True)
-class PageResult:
-    """The result of a call that the page has run."""
-
-    call_id: str
-    content: JsonValue
-    is_error: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,68 +167,14 @@ class Chat:
         )
 
     async def decide(self, choices: Sequence[PageDecision], outputs: Sequence[PageResult]) -> tuple[bool, list[str]]:
-        """Carries out the person's decisions, as far as they are still asked for. Returns whether there were any such,
-        and why decisions were refused.
+        """Carries out what the person decided, as far as it is still asked for. Returns whether there was anything, and
+        why it was refused. Raises HTTPException, NotFound and Unreachable."""
+        decisions = PageDecisions(self.conversation, self._read_waiting, may_decide=self.visitor.decides)
+        return await decisions.carry_out(choices, outputs)
 
-        A call that was decided meanwhile, by this person's first attempt or by somebody else, keeps that decision:
-        the answer shows its result. What a page sends together is checked together: if one thing in it does not fit
-        what is asked, nothing of it is carried out. Raises HTTPException, NotFound and Unreachable.
-        """
-        waiting = await self._read_waiting()
-        open_choices = [choice for choice in choices if choice.question_id in waiting.questions]
-        open_outputs = [output for output in outputs if output.call_id in waiting.answers]
-        if open_choices and not self.visitor.decides:
-            raise HTTPException(403, "You may not decide on this call.")
-        if problems := [*_find_contradictions(open_choices, open_outputs), *waiting.find_misfits(open_choices)]:
-            return True, problems
-        try:
-            todo: list[tuple[str, Awaitable[str]]] = [
-                *[(choice.question_id, self._decide_call(choice, waiting)) for choice in _each_once(open_choices)],
-                *[(output.call_id, self._answer_call(output, waiting)) for output in _each_once(open_outputs)],
-            ]
-        except Refused as error:
-            return True, [f"{error.message} {error.cure}"]
-        refusals = await asyncio.gather(*(doing for _, doing in todo))
-        if any(refusals):  # somebody else may have decided a moment earlier
-            waiting = await self._read_waiting()
-        still_asked = {*waiting.questions, *waiting.answers}
-        named = zip((name for name, _ in todo), refusals, strict=True)
-        return bool(todo), [refusal for name, refusal in named if refusal and name in still_asked]
-
-    async def _read_waiting(self) -> _Waiting:
+    async def _read_waiting(self) -> WaitingForPage:
         async with self.follow_answer() as answer:
-            return _Waiting(
-                {question_id(call): call for call in answer.waiting if call.needs == "approval"},
-                {call.call_id: call for call in answer.waiting if call.needs == "answer"},
-            )
-
-    def _decide_call(self, choice: PageDecision, waiting: _Waiting) -> Awaitable[str]:
-        """The decision, to be awaited. It is about the call of the question, and about the arguments that this call
-        has. Raises Refused for an edit that a browser may have changed."""
-        conversation = self.conversation
-        call = waiting.questions[choice.question_id]
-        is_of_sub_agent = bool(call.path)
-        if not choice.approved:
-            return _unless_refused(
-                lambda: conversation.deny(call.call_id, choice.reason, expected=call, children=is_of_sub_agent)
-            )
-        edited = choice.arguments
-        if edited is not None:
-            edited = _arguments_with_exact_values(call, edited)
-        return _unless_refused(
-            lambda: conversation.approve(
-                call.call_id, edited, note=choice.reason, expected=call, children=is_of_sub_agent
-            )
-        )
-
-    def _answer_call(self, output: PageResult, waiting: _Waiting) -> Awaitable[str]:
-        conversation = self.conversation
-        is_of_sub_agent = bool(waiting.answers[output.call_id].path)
-        return _unless_refused(
-            lambda: conversation.answer(
-                output.call_id, output.content, is_error=output.is_error, children=is_of_sub_agent
-            )
-        )
+            return WaitingForPage.from_calls(answer.waiting)
 
     async def stop(self) -> None:
         """Cancels the answer in progress, if there is one. That denies the calls that wait in it, so who may not decide
@@ -287,67 +200,3 @@ class Chat:
     async def _check_nothing_waits(self) -> None:
         if (await self._read_waiting()).questions:
             raise HTTPException(403, "A call waits for somebody's decision, and you may not decide on it.")
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    """What waits for people."""
-
-    questions: Mapping[str, WaitingCall]
-    """The calls that wait for an approval, by the id of the question about each."""
-    answers: Mapping[str, WaitingCall]
-    """The calls that wait for a result, by call_id."""
-
-    def find_misfits(self, choices: Iterable[PageDecision]) -> Iterator[str]:
-        """What the page showed beside a question, if that is not what the question is about."""
-        for choice in choices:
-            call = self.questions[choice.question_id]
-            if choice.call_id not in ("", call.call_id):
-                yield (
-                    f"The page answers the question about the call {call.call_id!r} at the call "
-                    f"{choice.call_id!r:.200}. Nothing was decided: load the page again."
-                )
-            elif choice.expected is not None and not is_same_in_browser(call.arguments, choice.expected):
-                yield (
-                    f"The page shows other arguments of the call {call.call_id!r} than it has: "
-                    f"{shortened(json_text(call.arguments), max_bytes=MAX_SHOWN_BYTES)}. Nothing was decided: load "
-                    "the page again."
-                )
-
-
-def _find_contradictions(choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> Iterator[str]:
-    """What the page says in two ways at once."""
-    decisions_by_name: dict[str, PageDecision | PageResult] = {}
-    named: list[tuple[str, PageDecision | PageResult]] = [
-        *((choice.question_id, choice) for choice in choices),
-        *((output.call_id, output) for output in outputs),
-    ]
-    for name, decision in named:
-        if decisions_by_name.setdefault(name, decision) != decision:
-            yield f"The page sends two different answers for the call {decision.call_id!r:.200}. Nothing was decided."
-
-
-def _each_once(decisions: Iterable[Said]) -> list[Said]:
-    """The same thing may stand in two parts of a message."""
-    distinct: list[Said] = []
-    for thing in decisions:
-        if thing not in distinct:
-            distinct.append(thing)
-    return distinct
-
-
-def _arguments_with_exact_values(call: WaitingCall, edited: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Raises Refused."""
-    exact = with_exact_values(call.arguments, edited)
-    assert isinstance(exact, dict)
-    return exact
-
-
-async def _unless_refused(decide: Callable[[], Any]) -> str:
-    try:
-        await decide()
-    except Refused as error:
-        return error.message
-    except Ended:
-        return ""
-    return ""

@@ -17,8 +17,9 @@ from starlette.routing import Mount
 
 from everturn import Client, Conversation, ui
 from everturn.testing import ScriptedModel, call, slow
-from everturn.ui.chats import KEEP_OPEN, Chat, Chats, PageDecision
+from everturn.ui.chats import KEEP_OPEN, Chat, Chats
 from everturn.ui.narrator import question_id
+from everturn.ui.page_decisions import PageDecision
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.pages import serving
