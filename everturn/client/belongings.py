@@ -5,34 +5,31 @@ All of this is read from Temporal's histories and index. It needs no key, and ch
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as Protobuf
-from pydantic_core import from_json
-from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
 from temporalio.client import Client
 from temporalio.client import WorkflowExecution as ListedWorkflow
-from temporalio.converter import PayloadConverter
-from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.carryover import StoredInRun
+from everturn.client.fork_search import ForkLines
+from everturn.client.out_of_reach import Outside, named_in, still_there
 from everturn.client.runs import describe_run, events_of, latest_run, runs_of
 from everturn.errors import InvalidSetting
 from everturn.evaluations.client import evaluation_rows
-from everturn.history import event_types
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
 from everturn.temporal.any_status import OVER, is_over
 from everturn.temporal.filter_values import quoted
 from everturn.temporal.ids import webhooks_prefix
-from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, search_keyword
 
 Claims = dict[str, set[tuple[tuple[str, str], ...]]]
 """Payloads in external storage, by the name of their driver."""
@@ -40,14 +37,6 @@ Claims = dict[str, set[tuple[tuple[str, str], ...]]]
 Was = Literal["named", "asked", "fork", "evaluation", "webhook"]
 """What it is to the conversation that was asked for: that one itself, an agent's that it asked, a fork, what an
 evaluator said about an answer, or what a webhook was sent."""
-
-
-_CONVERSATIONS: Final = f"WorkflowType = {quoted(names.CONVERSATION)}"
-
-_NOT_INDEXED: Final = f"{names.EVERTURN_METADATA} IS NULL AND ParentWorkflowId IS NULL"
-"""Agents that are asked, and what workflows of the application have started, are no forks."""
-
-_SCHEDULED_BY: Final = "TemporalScheduledById"
 
 
 @dataclass
@@ -83,19 +72,6 @@ class Belongings:
     """The kept forks that can't be read without a history of `conversations`, which has their beginning."""
     outside: list[str] = field(default_factory=list)
     """What is no conversation and has a part of what was said, in words."""
-
-
-@dataclass(frozen=True)
-class Outside:
-    """What is no conversation, and has a part of what was said in one: the application's own workflows, schedules and
-    Nexus operations. Erasing a conversation does not reach it, and says so."""
-
-    words: str
-    """What it is, and what it has."""
-    workflow: str = ""
-    """Its id, if it is a workflow of this namespace."""
-    run: str = ""
-    """Empty: the latest."""
 
 
 async def find_belongings(client: Client, conversation_id: str, *, keep_forks: bool = False) -> Belongings:
@@ -255,121 +231,3 @@ def _payloads_in(message: Protobuf) -> Iterator[Payload]:
             inside = [value] if isinstance(value, Protobuf) else value
         for part in inside:
             yield from _payloads_in(part)
-
-
-# ---------------------------------------------------------------- its forks
-
-
-@dataclass(frozen=True)
-class Fork:
-    id: str
-    line: tuple[str, ...]
-    """The conversations that it shares its beginning with, the nearest first."""
-
-
-class ForkLines:
-    """Which conversations share their beginning with another one: its forks, the forks of these, and so on.
-
-    Each fork says in its memo which conversations it shares its beginning with, all of them. So it is found also if the
-    one that it was forked from is gone. Temporal's index has the same, as far as there is room, if the namespace had
-    the search attribute when the fork was started. Of the others, the memos are read. The index lags: a fork may take a
-    second to be found.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._not_indexed: list[Fork] | None = None
-        """The forks that only a look into the memos finds; None if nobody has looked yet."""
-
-    async def find_forks(self, conversation_id: str) -> list[Fork]:
-        """Before a fork, those that it comes from."""
-        forks = {fork.id: fork for fork in await self._without_index() if conversation_id in fork.line}
-        for keyword in (search_keyword(FORK_OF, conversation_id), MORE_FORKS_OF):
-            try:
-                async for fork in self._search_forks(f"{names.EVERTURN_METADATA} = {quoted(keyword)}"):
-                    if conversation_id in fork.line:  # what is long is cut in the index
-                        forks.setdefault(fork.id, fork)
-            except RPCError as error:
-                if error.status is not RPCStatusCode.INVALID_ARGUMENT:  # the namespace lacks the attribute
-                    raise
-        return sorted(forks.values(), key=lambda fork: len(fork.line))
-
-    async def _without_index(self) -> list[Fork]:
-        if self._not_indexed is None:
-            try:
-                self._not_indexed = [fork async for fork in self._search_forks(_NOT_INDEXED)]
-            except RPCError as error:
-                if error.status is not RPCStatusCode.INVALID_ARGUMENT:
-                    raise
-                self._not_indexed = [fork async for fork in self._search_forks("")]
-        return self._not_indexed
-
-    async def _search_forks(self, those: str) -> AsyncIterator[Fork]:
-        query = _CONVERSATIONS
-        if those:
-            query = f"{_CONVERSATIONS} AND {those}"
-        async for execution in self._client.list_workflows(query):
-            if line := _fork_line(execution):
-                yield Fork(execution.id, line)
-
-
-def _fork_line(execution: ListedWorkflow) -> tuple[str, ...]:
-    memo = execution.raw_info.memo.fields
-    if names.FORK_LINE in memo:
-        return tuple(from_json(memo[names.FORK_LINE].data))
-    if names.FORKED_FROM in memo:
-        return (from_json(memo[names.FORKED_FROM].data),)
-    return ()
-
-
-# ---------------------------------------------------------------- what is no conversation
-
-
-def named_in(event: HistoryEvent, *, conversation_id: str) -> Iterator[Outside]:
-    """What this event of the conversation names."""
-    match event.event_type:
-        case event_types.WORKFLOW_EXECUTION_STARTED:
-            began = event.workflow_execution_started_event_attributes
-            yield from _outside_workflow(
-                began.parent_workflow_execution, f"asked {conversation_id}: it has the message and the answer"
-            )
-            if (schedule_payload := began.search_attributes.indexed_fields.get(_SCHEDULED_BY)) is not None:
-                schedule = PayloadConverter.default.from_payload(schedule_payload)
-                yield Outside(f"schedule {schedule}, which started {conversation_id}: it has the message.")
-        case event_types.WORKFLOW_EXECUTION_SIGNALED:
-            sender = event.workflow_execution_signaled_event_attributes.external_workflow_execution
-            yield from _outside_workflow(sender, f"sent signals to {conversation_id}: it has what they said")
-        case event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
-            recipient = event.signal_external_workflow_execution_initiated_event_attributes.workflow_execution
-            yield from _outside_workflow(
-                recipient, f"was told when calls of {conversation_id} waited: it has their arguments"
-            )
-        case event_types.NEXUS_OPERATION_SCHEDULED:
-            called = event.nexus_operation_scheduled_event_attributes
-            operation = f"{called.service}.{called.operation} at the endpoint {called.endpoint}"
-            yield Outside(
-                f"Nexus operation {operation}, which {conversation_id} called: it was given the call's arguments."
-            )
-
-
-def _outside_workflow(execution: WorkflowExecution, did: str) -> Iterator[Outside]:
-    if execution.workflow_id:
-        words = f"workflow {execution.workflow_id}, which {did}."
-        yield Outside(words, execution.workflow_id, execution.run_id)
-
-
-async def still_there(client: Client, named: Iterable[Outside]) -> list[str]:
-    """In words, each once, without workflows that the server has no longer, and without everturn's own."""
-    words_by_name: dict[str, str] = {}
-    for outside in dict.fromkeys(named):
-        name = outside.workflow or outside.words
-        if name not in words_by_name and await _is_there(client, outside):
-            words_by_name[name] = outside.words
-    return list(words_by_name.values())
-
-
-async def _is_there(client: Client, outside: Outside) -> bool:
-    if not outside.workflow:
-        return True
-    described = await describe_run(client, outside.workflow, outside.run)
-    return described is not None and described.workflow_execution_info.type.name not in names.ON_WORKERS

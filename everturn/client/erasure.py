@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import ArchivalState
-from temporalio.api.namespace.v1 import NamespaceConfig
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, DescribeNamespaceRequest
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.converter import StorageDriverClaim
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
-from everturn.client.belongings import Belonging, Belongings, ForkLines, Was, find_belongings
+from everturn.client.belongings import Belonging, Belongings, Was, find_belongings
 from everturn.client.client_base import ClientBase
+from everturn.client.fork_search import ForkLines
+from everturn.client.out_of_reach import find_archives
 from everturn.client.runs import describe_run
 from everturn.errors import InvalidSetting, Refused
 from everturn.evaluations.client import evaluation_rows
@@ -173,7 +173,7 @@ async def _would_erase(
     return Erased(
         conversations=tuple(filter(None, listed)),
         kept=tuple(belongings.kept),
-        elsewhere=(*belongings.outside, *await _find_archives(client)),
+        elsewhere=(*belongings.outside, *await find_archives(client)),
         refused=str(refusal or ""),
     )
 
@@ -200,7 +200,7 @@ async def _erase_all(client: Client, belongings: Belongings, artifacts: Artifact
         kept=tuple(belongings.kept),
         under_way=under_way,
         left=tuple(leftovers),
-        elsewhere=(*belongings.outside, *await _find_archives(client)),
+        elsewhere=(*belongings.outside, *await find_archives(client)),
     )
     # The ids stay out of the log: it outlives what is erased.
     _log.info("conversation.erased", conversations=len(done.conversations), runs=done.runs, artifacts=done.artifacts)
@@ -292,30 +292,3 @@ async def _is_listed(client: Client, conversation_id: str) -> bool:
     kinds = f"{quoted(names.CONVERSATION)}, {quoted(names.EVALUATION)}, {quoted(names.WEBHOOK)}"
     query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType IN ({kinds})"
     return (await client.count_workflows(query)).count > 0
-
-
-async def _find_archives(client: Client) -> tuple[str, ...]:
-    try:
-        described = await client.workflow_service.describe_namespace(
-            DescribeNamespaceRequest(namespace=client.namespace)
-        )
-    except RPCError as error:
-        if error.status is not RPCStatusCode.PERMISSION_DENIED:
-            raise
-        return ("It is not known whether the namespace archives histories: these credentials may not ask.",)
-    return archives_of(described.config)
-
-
-def archives_of(config: NamespaceConfig) -> tuple[str, ...]:
-    """Where a namespace archives workflows that have ended, in words."""
-    enabled = ArchivalState.ARCHIVAL_STATE_ENABLED
-    archives = []
-    if config.history_archival_state == enabled:
-        archives.append(
-            f"Temporal's archive of histories at {config.history_archival_uri}: what had ended may be there."
-        )
-    if config.visibility_archival_state == enabled:
-        archives.append(
-            f"Temporal's archive of its index at {config.visibility_archival_uri}: what had ended is listed."
-        )
-    return tuple(archives)

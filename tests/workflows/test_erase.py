@@ -20,7 +20,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import Agent, Budget, Client, Conversation, Limits, tool
 from everturn.client import erasure
 from everturn.client.belongings import Belongings, find_belongings
-from everturn.client.erasure import Erased, archives_of
+from everturn.client.erasure import Erased
+from everturn.client.out_of_reach import archives_of
 from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.lost_workers import journal

@@ -12,9 +12,10 @@ import pytest
 from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
-import everturn.client.belongings
+import everturn.client.fork_search
 from everturn import Client, Conversation
-from everturn.client.belongings import Belongings, Fork, ForkLines, find_belongings
+from everturn.client.belongings import Belongings, find_belongings
+from everturn.client.fork_search import Fork, ForkLines
 from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.history import fork_start
@@ -147,13 +148,13 @@ async def test_a_fork_of_a_fork_is_found_when_the_one_between_is_gone(keeper: Cl
 async def listed_by(monkeypatch: pytest.MonkeyPatch, client: Client) -> list[str]:
     """The ids of all workflows whose memos are read from now on."""
     seen: list[str] = []
-    read = everturn.client.belongings._fork_line
+    read = everturn.client.fork_search._fork_line
 
     def reading(execution: WorkflowExecution) -> tuple[str, ...]:
         seen.append(execution.id)
         return read(execution)
 
-    monkeypatch.setattr(everturn.client.belongings, "_fork_line", reading)
+    monkeypatch.setattr(everturn.client.fork_search, "_fork_line", reading)
     return seen
 
 

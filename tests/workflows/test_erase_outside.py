@@ -13,7 +13,7 @@ from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleSpe
 from temporalio.worker import Worker
 
 from everturn import Client, EverturnPlugin, tool
-from everturn.client.belongings import named_in
+from everturn.client.out_of_reach import named_in
 from everturn.devserver import DevServer
 from everturn.history import event_types
 from everturn.testing import ScriptedModel, call
