@@ -30,6 +30,7 @@ from everturn.client.many_decisions import AT_ONCE, DecidedCall, Many, decide_al
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message, with_tools
 from everturn.client.policy_tools import warn_of_unknown_tools
 from everturn.client.send_or_revive import send_or_revive
+from everturn.client.stuck import Versions
 from everturn.client.task_queues import QueuesClient
 from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
@@ -351,7 +352,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         for what, wanted in (("agent", agent), ("search", search)):
             check_utf8(what, wanted or "")
         with self._explaining_searches():
-            versions = listing.Versions(self.temporal)
+            versions = Versions(self.temporal)
             labels = _tenant_label(tenant) | dict(metadata or {})
             executions = listing.found_by(
                 self.temporal,
@@ -364,7 +365,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
                 ended=ended,
             )
             async for execution in executions:
-                conversation = await versions.mark_stuck(await listing.read_labelled(execution), execution)
+                conversation = await listing.mark_stuck(await listing.read_labelled(execution), execution, versions)
                 if status in (None, conversation.status):
                     yield conversation
 

@@ -24,6 +24,7 @@ from everturn.client.policy_tools import warn_of_unknown_tools
 from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.status_waits import with_wait
+from everturn.client.stuck import Versions
 from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
 from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
@@ -204,7 +205,7 @@ class Conversation(Forks, Generic[OutputT_co]):
                 status = await updates.ask_status(self._temporal, self.id)
         except Unreachable:
             if trouble := (
-                await listing.Versions(self._temporal).mark_stuck(listing.read_listed(described), described)
+                await listing.mark_stuck(listing.read_listed(described), described, Versions(self._temporal))
             ).trouble:
                 raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None
             raise

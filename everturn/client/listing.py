@@ -15,7 +15,14 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.pollers import find_pollers
+from everturn.client.stuck import (
+    STUCK,
+    Versions,
+    failing_task_trouble,
+    may_be_stuck_query,
+    not_stuck_query,
+    stuck_query,
+)
 from everturn.payloads import BATCHED_STATUS, StateName
 from everturn.temporal.any_status import OPEN_QUERY, OVER_QUERY, held_up, is_over, status_name
 from everturn.temporal.filter_values import quoted, quoted_time
@@ -23,22 +30,10 @@ from everturn.tenants.metadata import search_keyword
 
 STATES: Final[tuple[str, ...]] = get_args(StateName)
 
-STUCK: Final = "stuck"
-"""The status of a conversation that can't go on, whatever state the index has for it."""
-
 _INDEXED: Final = (*STATES, BATCHED_STATUS)
 
 STATUSES: Final = (*_INDEXED, STUCK)
 """The statuses that a list can be filtered by."""
-
-_PROBLEMS: Final = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
-"""Temporal's own: set once a workflow task has failed five times in a row."""
-
-_VERSION: Final = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
-_BEHAVIOR: Final = SearchAttributeKey.for_keyword("TemporalWorkflowVersioningBehavior")
-
-MOST_VERSIONS: Final = 50
-"""The most worker versions that a count looks at."""
 
 # Runs that were continued as new are left out: only the newest run of a chain is listed.
 # So are reruns: they did not happen.
@@ -89,8 +84,8 @@ def build_query(
     ended: bool | None = None,
     problems: bool = True,
 ) -> str:
-    """The filter in Temporal's list filter language. `problems`: whether the server has _PROBLEMS, as for
-    `count_by_status`."""
+    """The filter in Temporal's list filter language. `problems`: whether the server indexes failing workflow
+    tasks, as for `count_by_status`."""
     wanted = [_CONVERSATIONS]
     wanted += [f"{names.EVERTURN_METADATA} = {quoted(search_keyword(*label))}" for label in (labels or {}).items()]
     if agent is not None:
@@ -109,10 +104,7 @@ def build_query(
     if ended is not None:
         wanted.append(OVER_QUERY if ended else OPEN_QUERY)
     if status == STUCK:
-        stuck = f"{_BEHAVIOR.name} = 'Pinned'"
-        if problems:
-            stuck = f"({_PROBLEMS.name} IS NOT NULL OR {stuck})"
-        wanted += ["ExecutionStatus = 'Running'", stuck]
+        wanted += ["ExecutionStatus = 'Running'", may_be_stuck_query(problems=problems)]
     elif status == "paused":
         wanted += [f"({names.EVERTURN_STATUS} = 'paused' OR ExecutionStatus != 'Running')", OPEN_QUERY]
     elif status is not None:
@@ -129,13 +121,8 @@ def read_listed(execution: WorkflowExecution) -> ListedConversation:
     obstacle = held_up(execution)
     temporal_status = status_name(execution.raw_info.status)
     state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
-    problems = () if closed else attributes.get(_PROBLEMS) or ()
-    causes = [problem.removeprefix("cause=") for problem in problems if problem.startswith("cause=")]
-    trouble = (
-        f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): "
-        "the worker's log says why. It goes on once the code is fixed or the missing key is there"
-    )
-    status = STUCK if problems else state
+    trouble = "" if closed else failing_task_trouble(execution)
+    status = STUCK if trouble else state
     if obstacle or (closed and state != "done"):
         status = temporal_status
     if obstacle:
@@ -143,7 +130,7 @@ def read_listed(execution: WorkflowExecution) -> ListedConversation:
     return ListedConversation(
         id=execution.id,
         status=status,
-        trouble=trouble if problems or obstacle else "",
+        trouble=trouble,
         agent=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)) or "",
         model=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)) or "",
         tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
@@ -171,78 +158,15 @@ async def read_labelled(execution: WorkflowExecution) -> ListedConversation:
     )
 
 
-@dataclass(frozen=True)
-class Version:
-    """A worker version of a task queue, and list filters for it."""
-
-    version: str
-    task_queue: str
-
-    @property
-    def pinned_query(self) -> str:
-        """The filter for conversations that are pinned to it."""
-        return (
-            f"({_BEHAVIOR.name} = 'Pinned' AND {_VERSION.name} = {quoted(self.version)} "
-            f"AND TaskQueue = {quoted(self.task_queue)})"
-        )
-
-    @property
-    def others_query(self) -> str:
-        """The filter for all others; Temporal's filter language has no NOT."""
-        return (
-            f"({_BEHAVIOR.name} IS NULL OR {_BEHAVIOR.name} != 'Pinned' OR {_VERSION.name} IS NULL "
-            f"OR {_VERSION.name} != {quoted(self.version)} OR TaskQueue != {quoted(self.task_queue)})"
-        )
-
-
-class Versions:
-    """Which worker versions are running; each task queue is asked once."""
-
-    def __init__(self, temporal: temporalio.client.Client) -> None:
-        self._temporal = temporal
-        self._polled: dict[str, set[str]] = {}
-        """The running versions of each task queue."""
-
-    async def mark_stuck(self, conversation: ListedConversation, execution: WorkflowExecution) -> ListedConversation:
-        """Returns the conversation, marked as stuck if it is pinned to a version that no worker runs."""
-        version = execution.typed_search_attributes.get(_VERSION)
-        pinned = execution.typed_search_attributes.get(_BEHAVIOR) == "Pinned"
-        if conversation.ended_at or conversation.trouble or not pinned or not version:
-            return conversation
-        if await self._is_running(version, execution.task_queue):
-            return conversation
-        trouble = (
-            f"it is pinned to worker version {version}, which no worker of {execution.task_queue!r} runs: start one"
-        )
+async def mark_stuck(
+    conversation: ListedConversation, execution: WorkflowExecution, versions: Versions
+) -> ListedConversation:
+    """Returns the conversation, marked as stuck if it is pinned to a version that no worker runs."""
+    if conversation.ended_at or conversation.trouble:
+        return conversation
+    if trouble := await versions.find_trouble(execution):
         return replace(conversation, status=STUCK, trouble=trouble)
-
-    async def find_dead(self, everything: str) -> list[Version]:
-        """The versions that no worker runs, of those that conversations of the filter `everything` are pinned to.
-
-        Temporal can't group by version. So each request finds one conversation of a version that is not known yet:
-        one request for each version, and one more.
-        """
-        query = f"{everything} AND ExecutionStatus = 'Running' AND {_BEHAVIOR.name} = 'Pinned'"
-        dead_versions: list[Version] = []
-        for _ in range(MOST_VERSIONS):
-            execution = await anext(self._temporal.list_workflows(query, limit=1, page_size=1), None)
-            if execution is None:
-                break
-            version = execution.typed_search_attributes.get(_VERSION)
-            if not version:
-                break
-            of_version = Version(version, execution.task_queue)
-            query += f" AND {of_version.others_query}"
-            if not await self._is_running(version, execution.task_queue):
-                dead_versions.append(of_version)
-        return dead_versions
-
-    async def _is_running(self, version: str, task_queue: str) -> bool:
-        """Whether a worker of the queue runs this version."""
-        if task_queue not in self._polled:
-            options = [poller.deployment_options for poller in await find_pollers(self._temporal, task_queue)]
-            self._polled[task_queue] = {f"{option.deployment_name}:{option.build_id}" for option in options}
-        return version in self._polled[task_queue]
+    return conversation
 
 
 async def found_by(temporal: temporalio.client.Client, **wanted: Any) -> AsyncIterator[WorkflowExecution]:
@@ -264,8 +188,8 @@ async def found_by(temporal: temporalio.client.Client, **wanted: Any) -> AsyncIt
 async def count_by_status(
     temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True, **filters: Any
 ) -> dict[str, int]:
-    """The number of conversations of each status that has any, with the statuses of `read_listed` and of
-    `Versions.mark_stuck`. `problems`: whether the server has _PROBLEMS (since 1.30) and versions. `filters`: as for
+    """The number of conversations of each status that has any, with the statuses of `read_listed` and of `mark_stuck`.
+    `problems`: whether the server indexes failing workflow tasks (since 1.30) and versions. `filters`: as for
     `build_query`.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
@@ -277,12 +201,10 @@ async def count_by_status(
         queries = {state: build_query(status=state, agent=agent, **filters) for state in _INDEXED}
         if problems:
             dead = await Versions(temporal).find_dead(everything)
-            well = " AND ".join([f"{_PROBLEMS.name} IS NULL", *(version.others_query for version in dead)])
-            stuck = " OR ".join([f"{_PROBLEMS.name} IS NOT NULL", *(version.pinned_query for version in dead)])
             for state in _INDEXED:
                 if state != "done":
-                    queries[state] += f" AND {well}"
-            queries[STUCK] = f"{everything} AND ExecutionStatus = 'Running' AND ({stuck})"
+                    queries[state] += f" AND {not_stuck_query(dead)}"
+            queries[STUCK] = f"{everything} AND ExecutionStatus = 'Running' AND {stuck_query(dead)}"
         of_state, other_counts = await asyncio.gather(
             asyncio.gather(*map(temporal.count_workflows, queries.values())),
             temporal.count_workflows(f"{everything} AND {_UNFINISHED} GROUP BY ExecutionStatus"),

@@ -36,7 +36,7 @@ WORDS = re.compile(r"[A-Za-z]{3}")
 ONLY_IN_WORDS = {
     "providers/failures.py": "providers say some things in words alone; where they give codes, those go first",
     "temporal/temporal_errors.py": "so does Temporal's server: each sentence is held against the real one",
-    "client/listing.py": "so does its search attribute of problems: a list of `name=value`",
+    "client/stuck.py": "so does its search attribute of problems: a list of `name=value`",
     "providers/json_values.py": "so does pydantic_core, of JSON that is nested too deeply",
     "providers/base.py": "so do tools: what begins with 'Error' needs no second one",
     "cli/demo/checks.py": "the demo asks whether the model's answer says the right sum",

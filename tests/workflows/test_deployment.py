@@ -13,7 +13,8 @@ from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionR
 from temporalio.service import RPCError
 
 from everturn import Client, Conversation, Deployment, tool
-from everturn.client import listing, pollers
+from everturn.client import pollers
+from everturn.client import stuck as stuck_conversations
 from everturn.errors import Unreachable
 from everturn.testing import ScriptedModel, call
 from everturn.worker.deployment import Versioning
@@ -113,7 +114,7 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
         async def without_old(*args: Any) -> Any:
             return [one for one in await polling(*args) if one.deployment_options.build_id != "old"]
 
-        monkeypatch.setattr(listing, "find_pollers", without_old)
+        monkeypatch.setattr(stuck_conversations, "find_pollers", without_old)
         await eventually(lambda: _counts(client, agent.name, {"idle": others, "stuck": 1}))
         conversations = {conversation.id: conversation async for conversation in client.conversations(agent=agent.name)}
         assert conversations[stuck.id].status == "stuck"
