@@ -22,7 +22,6 @@ from everturn import names
 from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
-from everturn.activities.export_spans import export_spans
 from everturn.activities.join_conversation import JoinConversation
 from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
@@ -66,7 +65,7 @@ from everturn.worker.known_messages import KnownMessages
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.options import Hosted
 from everturn.worker.role_queues import send_to_own_queues
-from everturn.worker.trace_activities import TraceActivities
+from everturn.worker.trace_activities import TraceActivities, export_spans
 from everturn.worker.workflow_steps import WorkflowSteps
 from everturn.workflows.cancellation import CANCELLING
 

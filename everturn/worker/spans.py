@@ -1,14 +1,12 @@
-"""Spans and OpenTelemetry's metrics, made and exported. Imported only by a worker that traces: this needs
+"""Spans and OpenTelemetry's metrics, and where they go. Imported only by a worker that traces: this needs
 OpenTelemetry's SDK."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
@@ -29,27 +27,19 @@ from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.records import EvaluationRequest, Judgement
-from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import Message, ToolResult
 from everturn.tracing import AnswerSpan, ExportSpans, Trace, TraceContext, WaitSpan
 from everturn.worker import span_attributes as attributes
 from everturn.worker.gen_ai_metrics import BUCKETS, DURATION, TOKENS, Operation, error_type
 from everturn.worker.otel_events import OtelEvents, about_evaluation, logger_provider
+from everturn.worker.span_exports import SpanExports
 from everturn.worker.traces import Traces
-
-BACK_OFF_SECONDS = 30.0
-"""How long nobody waits for an export after one that took too long."""
-
-LAST_EXPORT_SECONDS = 5.0
-"""How long a worker that stops waits for its last spans."""
 
 MOST_WRAPPERS = 4
 """Around the SDK's tracer: programs that trace by two libraries have two."""
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
-
-_log = get_logger("everturn.traces")
 
 
 class Spans:
@@ -61,7 +51,7 @@ class Spans:
         self._content = traces.content
         self._provider, own_provider = _find_provider(traces)
         self._tracer = _sdk_tracer(self._provider)
-        self._exports = Exports(self._provider, within=traces.export_within.total_seconds())
+        self._exports = SpanExports(self._provider, within=traces.export_within.total_seconds())
         own_resource = own_provider.resource if own_provider else None
         self._meters = traces.meter_provider or _meter_provider(resource=own_resource)
         self.meter = OtelMeter(self._meters)
@@ -281,52 +271,6 @@ class ActivitySpan:
     def _set_error(self, kind: str) -> None:
         self._span.set_attribute("error.type", kind)
         self._span.set_status(Status(StatusCode.ERROR, kind))
-
-
-class Exports:
-    """Exports by the provider, in a thread. Those who wait at the same time share one export: while one runs, the next
-    one takes along all that ends meanwhile."""
-
-    def __init__(self, provider: Any, *, within: float) -> None:
-        self._flush = getattr(provider, "force_flush", None)
-        self._within = within
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="everturn-traces")
-        self._latest: asyncio.Task[None] | None = None
-        self._next: asyncio.Task[None] | None = None
-        """An export that has not begun, and so takes along what is said now."""
-        self._impatient_until = 0.0
-
-    async def wait_for_export(self) -> None:
-        if not self._within or self._flush is None or time.monotonic() < self._impatient_until:
-            return
-        if self._next is None:
-            self._next = self._latest = asyncio.create_task(self._run_export(after=self._latest))
-        try:
-            done, _ = await asyncio.wait([self._next], timeout=self._within)
-        except asyncio.CancelledError:
-            return  # the activity has ended, and its result counts
-        if not done:
-            self._impatient_until = time.monotonic() + BACK_OFF_SECONDS
-            cure = "Does OTEL_EXPORTER_OTLP_ENDPOINT answer? After OTEL_EXPORTER_OTLP_TIMEOUT, spans are lost."
-            _log.warning("traces.late", seconds=self._within, cure=cure)
-
-    async def _run_export(self, *, after: asyncio.Task[None] | None) -> None:
-        if after is not None:
-            await asyncio.wait([after])
-        self._next = None
-        assert self._flush is not None
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._flush)
-        except Exception as error:  # noqa: BLE001 - exporters raise all kinds, and no conversation is to suffer for it
-            _log.warning("traces.not_exported", error=f"{type(error).__name__}: {error}")
-
-    async def close(self, *beside: Callable[[], object]) -> None:
-        """Runs a last export, and `beside`, and then stops the thread."""
-        loop = asyncio.get_running_loop()
-        last = filter(None, (self._flush, *beside))
-        if exports := [loop.run_in_executor(self._thread, function) for function in last]:
-            await asyncio.wait(exports, timeout=LAST_EXPORT_SECONDS)
-        self._thread.shutdown(wait=False)
 
 
 class _Given(IdGenerator):

@@ -1,4 +1,4 @@
-"""The spans of a worker's model turns and tool calls.
+"""The spans of a worker's model turns and tool calls, and of conversations that end.
 
 Nothing of OpenTelemetry is imported before a worker with `traces=` begins.
 """
@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from everturn import names
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
@@ -24,6 +26,12 @@ from everturn.worker.traces import Traces
 
 if TYPE_CHECKING:
     from everturn.worker.spans import Spans
+
+
+@activity.defn(name=names.EXPORT_SPANS)
+async def export_spans(spans: ExportSpans) -> None:
+    """The last spans of a conversation, which it hands over when it ends. As with model turns, the interceptor below
+    exports them; a worker without traces has nothing to do."""
 
 
 class TraceActivities(Interceptor):
