@@ -168,7 +168,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _no_name(name: str) -> AttributeError:
-    from everturn.validation.habits import ATTRIBUTES
+    from everturn.validation.names_of_other_libraries import ATTRIBUTES
 
     instead = ATTRIBUTES["everturn"].get(name) or f"It has {', '.join(__all__)}."
     return AttributeError(f"module 'everturn' has no attribute {name!r}. {instead}")

@@ -46,7 +46,7 @@ from everturn.tools.provider_defined import Handler, check_handlers, handler_key
 from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
-from everturn.validation.habits import no_attribute
+from everturn.validation.names_of_other_libraries import no_attribute
 from everturn.validation.spelling import known_options
 from everturn.webhooks.webhook import Webhook
 

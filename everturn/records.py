@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from everturn.system.json_numbers import compact_json
-from everturn.validation.habits import no_attribute
+from everturn.validation.names_of_other_libraries import no_attribute
 from everturn.vendor_calls import read_call
 
 

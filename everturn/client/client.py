@@ -49,7 +49,7 @@ from everturn.text.utf8 import check_utf8, mend
 from everturn.tools.output_type import OutputT_co
 from everturn.tools.tool import Tool
 from everturn.validation import durations
-from everturn.validation.habits import no_attribute
+from everturn.validation.names_of_other_libraries import no_attribute
 from everturn.validation.spelling import known_options, options_of
 from everturn.vendor_models.plugins import check_provider
 

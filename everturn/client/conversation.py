@@ -55,7 +55,7 @@ from everturn.tools.output_type import OutputT_co
 from everturn.tools.results import parts_of_blocks
 from everturn.tools.tool import Tool
 from everturn.validation.explaining import explain
-from everturn.validation.habits import no_attribute
+from everturn.validation.names_of_other_libraries import no_attribute
 from everturn.vendor_models.plugins import check_provider
 from everturn.vendors.content_blocks import says_error
 

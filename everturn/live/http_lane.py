@@ -19,7 +19,7 @@ from temporalio.converter import DataConverter
 from everturn.errors import InvalidReply, InvalidSetting
 from everturn.heartbeats.details import LiveAt, Streamed
 from everturn.http.sse import EventDecoder
-from everturn.live.channels import Channel, Channels
+from everturn.live.followed_turns import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text
 from everturn.live.text_server import ALIVE_SECONDS, TextServer, path_of
 from everturn.live.turn_text import TurnText

@@ -12,7 +12,7 @@ from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidSetting
 from everturn.heartbeats.details import LiveAt, Streamed
-from everturn.live.channels import Channel, Channels
+from everturn.live.followed_turns import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text, encode_text
 from everturn.logs import get_logger
 from everturn.system import extras

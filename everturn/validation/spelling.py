@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from everturn.errors import ConfigError
-from everturn.validation.habits import word_for
+from everturn.validation.names_of_other_libraries import word_for
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -41,7 +41,7 @@ from everturn import (
 from everturn.errors import ConfigError, InvalidAgent, InvalidModel, InvalidSetting, InvalidTool, Refused
 from everturn.models import PROVIDERS
 from everturn.providers import catalog
-from everturn.validation import habits
+from everturn.validation import names_of_other_libraries
 from tests.support.agents import nowhere
 
 KEY = "sk-that-nobody-may-see"
@@ -254,7 +254,7 @@ def test_the_providers_that_are_known_are_those_that_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "option"), [(owner, name) for owner, table in habits.OPTIONS.items() for name in table]
+    ("owner", "option"), [(owner, name) for owner, table in names_of_other_libraries.OPTIONS.items() for name in table]
 )
 def test_another_librarys_option_is_answered_with_everturns_word(owner: str, option: str) -> None:
     takers: dict[str, Callable[..., Any]] = {
@@ -263,12 +263,12 @@ def test_another_librarys_option_is_answered_with_everturns_word(owner: str, opt
     }
     with pytest.raises(ConfigError) as refused:
         takers[owner](**{option: KEY})
-    assert habits.OPTIONS[owner][option] in str(refused.value)
+    assert names_of_other_libraries.OPTIONS[owner][option] in str(refused.value)
     assert KEY not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(owner, name) for owner, table in habits.ATTRIBUTES.items() for name in table]
+    ("owner", "name"), [(owner, name) for owner, table in names_of_other_libraries.ATTRIBUTES.items() for name in table]
 )
 def test_another_librarys_attribute_is_answered_with_everturns_word(owner: str, name: str) -> None:
     things: dict[str, Any] = {
@@ -280,10 +280,10 @@ def test_another_librarys_attribute_is_answered_with_everturns_word(owner: str, 
     }
     with pytest.raises(AttributeError) as missing:
         getattr(things[owner], name)
-    assert habits.ATTRIBUTES[owner][name] in str(missing.value)
+    assert names_of_other_libraries.ATTRIBUTES[owner][name] in str(missing.value)
     assert not hasattr(things[owner], "nobody_calls_it_so")
 
 
 def test_what_everturn_has_is_no_habit_of_others() -> None:
     for owner, made in {"Agent": Agent, "Conversation": Conversation, "Outcome": Outcome, "Client": Client}.items():
-        assert not [name for name in habits.ATTRIBUTES[owner] if hasattr(made, name)]
+        assert not [name for name in names_of_other_libraries.ATTRIBUTES[owner] if hasattr(made, name)]
