@@ -2,12 +2,12 @@
 PYTHON ?= python3
 # More arguments for pytest: make test ARGS="-k approval"
 ARGS ?=
-# How many processes test at a time: two more than there are cores, since most tests wait. Each has a Temporal server.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 6) + 2)')
+# How many processes test at a time: three more than there are cores, since most tests wait. Each has a Temporal server.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 6) + 3)')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test changed long check bench peers crash sim mutants exits up stack stack-down stack-check image docs release lock lock-agents
+.PHONY: demo setup test pages changed long check bench peers crash sim mutants exits up stack stack-down stack-check image docs release lock lock-agents
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -33,10 +33,13 @@ setup: .venv/demo ## everturn and Temporal's server, in .venv
 	@touch $@
 
 # What the tests import is compiled once, and not by each process again.
-test changed long: export PYTHONDONTWRITEBYTECODE =
+test pages changed long: export PYTHONDONTWRITEBYTECODE =
 
-test: .venv/ready ## the tests; none needs a key
-	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m "not long" $(ARGS)
+test: .venv/ready ## the tests, but for those of pages; none needs a key
+	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m "not long and not pages" $(ARGS)
+
+pages: .venv/ready ## the tests of what people read and click: the inbox in a browser, and the programs in the docs
+	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m "pages and not long" $(ARGS)
 
 changed: .venv/ready ## those of the modules that changed, in about a minute. SINCE=main: since that commit
 	@files=$$(.venv/bin/python -m tests.changed $(SINCE)) && .venv/bin/pytest -n $(JOBS) -m "not long" -x $(ARGS) $$files

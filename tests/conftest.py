@@ -25,7 +25,7 @@ pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
 from tests.support.bounds import Bounds, put_back, set_for_good, settable  # noqa: E402
 from tests.support.histories import check_all  # noqa: E402
-from tests.support.order import in_pieces, may_have_long_ones  # noqa: E402
+from tests.support.order import PAGES, in_pieces, may_have_long_ones  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
 from tests.support.skips import watch_skips  # noqa: E402
 
@@ -49,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
+        if item.nodeid.startswith(PAGES):
+            item.add_marker("pages")
         for crossed in item.iter_markers("long_if"):
             (is_long,) = crossed.args
             given = item.callspec.params  # type: ignore[attr-defined]

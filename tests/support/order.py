@@ -1,4 +1,5 @@
-"""In which order `make test` runs the tests, so that no process still has a long one to do when the others have ended.
+"""Which tests `make test` leaves to `make pages`, and in which order each runs its own, so that no process still has a
+long one to do when the others have ended.
 
 xdist cuts the list into one piece for each process; whoever is through with theirs takes from the end of another's. So
 each piece begins with its share of the long ones, and ends with what is done at once."""
@@ -14,17 +15,23 @@ from pathlib import Path
 import pytest
 
 FIRST = (
-    *("tests/test_docs.py", "tests/crash/test_kills.py", "tests/workflows/test_prefix_memory.py"),
-    *("tests/workflows/test_too_late.py", "tests/workflows/test_user_code.py", "tests/ui/test_inbox.py"),
-    *("tests/workflows/test_continue_as_new.py", "tests/workflows/test_cli_looks.py", "tests/ui/test_chat_in_tmux.py"),
-    *("tests/workflows/test_cli_run.py", "tests/workflows/test_mcp.py", "tests/workflows/test_fork.py"),
-    *("tests/simulation/test_simulation.py", "tests/crash/test_bad_input.py", "tests/workflows/test_told_results.py"),
-    *("tests/workflows/test_history_space.py", "tests/workflows/test_one_law.py", "tests/exits/test_exits.py"),
-    *("tests/simulation/test_coincidences.py", "tests/workflows/test_waiting_across_runs.py"),
-    *("tests/workflows/test_worst_payloads.py", "tests/workflows/test_roles.py", "tests/workflows/test_ui_killed.py"),
-    *("tests/unit/test_rate_limiter.py", "tests/replay/test_commands.py", "tests/providers/test_aimock.py"),
+    *("tests/workflows/test_batches.py", "tests/workflows/test_user_code.py", "tests/crash/test_task_timeouts.py"),
+    *("tests/crash/test_kills.py", "tests/workflows/test_mcp.py", "tests/workflows/test_gate.py"),
+    *("tests/workflows/test_devserver.py", "tests/workflows/test_evaluations.py", "tests/workflows/test_mcp_floods.py"),
+    *("tests/crash/test_bad_input.py", "tests/workflows/test_awaited_worker.py", "tests/unit/test_mcp_errors.py"),
+    *("tests/workflows/test_tenant_budgets.py", "tests/workflows/test_continue_as_new.py"),
+    *("tests/workflows/test_following.py", "tests/workflows/test_roles.py", "tests/workflows/test_steering.py"),
+    *("tests/workflows/test_waiting_across_runs.py", "tests/workflows/test_killed_worker.py"),
+    *("tests/workflows/test_activity_tools.py", "tests/workflows/test_server_dies.py"),
+    *("tests/workflows/test_tool_retries.py", "tests/workflows/test_ui_ai_sdk.py", "tests/simulation/test_newer_worlds.py"),
+    *("tests/workflows/test_decisions_in_time.py", "tests/providers/test_aimock.py", "tests/workflows/test_told_results.py"),
+    *("tests/workflows/test_restored.py", "tests/unit/test_connections.py", "tests/simulation/test_simulation.py"),
+    *("tests/test_docs.py", "tests/ui/test_inbox_reach.py", "tests/ui/test_inbox.py", "tests/ui/test_inbox_http.py"),
 )
 """The files that take longest, the longest first."""
+
+PAGES = ("tests/ui/", "tests/test_docs", "tests/test_site.py", "tests/test_cookbook.py", "tests/test_beside.py")
+"""The tests of what people read and click: they start browsers, and each program of the docs as a process."""
 
 LONG = re.compile(r"mark\.long")
 """What makes a test `long`."""

@@ -8,7 +8,7 @@ import socket
 
 from everturn import devserver
 
-PROCESSES = 8
+PROCESSES = 9
 """So many that `make test` starts at most."""
 
 
