@@ -320,6 +320,11 @@ def grammar_over_calls(model: Model) -> bool:
     return (moved or routed) and not _OF_VENDORS.search(model.model)
 
 
+def runs_in_background(request: Request) -> bool:
+    """Whether the provider works on the response without a connection: it is asked for, and the provider can."""
+    return request.settings.background and row_of(request.model.provider).responses.background
+
+
 def resolve_endpoint(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:
     """Where to ask `model`, by this process's environment now.
 

@@ -9,6 +9,7 @@ from everturn.errors import ProviderError
 from everturn.logs import get_logger
 from everturn.providers.base import OnDelta, Request, warn_unsupported
 from everturn.providers.bound_thoughts import BoundRequest, marked_reply, without_stale_thoughts, without_thoughts
+from everturn.providers.catalog import runs_in_background
 from everturn.providers.refused_grammars import loosened, without_refused
 from everturn.records import Reply
 from everturn.system.gc_pauses import paused
@@ -21,9 +22,10 @@ _log = get_logger("everturn.turn")
 
 
 def import_protocols() -> None:
-    """Imports what the first question needs, which takes a tenth of a second: httpx and the protocols."""
+    """Imports what the first question needs, which takes a tenth of a second: httpx, and what speaks it. A protocol is
+    imported with the first question in it."""
     with paused():
-        import everturn.providers.background  # noqa: F401
+        import everturn.providers.http  # noqa: F401
 
 
 async def ask(
@@ -35,16 +37,17 @@ async def ask(
     `kept`: holds the id of a response in the background for the next try. Without `kept`, such a response is cancelled
     if nobody waits for it any more."""
     import_protocols()
-    from everturn.providers import background, http
-    from everturn.providers.openai_responses.request import in_background
+    from everturn.providers import http
     from everturn.providers.tool_schemas import fit_schemas, undo_fit_schemas
 
     async def send_once(request: Request) -> Reply:
-        if in_background(request):
+        if runs_in_background(request):
+            from everturn.providers import background
+
             return await background.ask_in_background(request, kept=kept, on_delta=on_delta, on_start=on_start)
         return await http.ask(request, on_delta=on_delta, on_start=on_start)
 
-    if request.settings.background and not in_background(request):
+    if request.settings.background and not runs_in_background(request):
         warn_unsupported(request.model, "background=True", "The turn waits for the whole answer instead.")
     sent = without_stale_thoughts(loosened(fit_schemas(request)))
     while True:

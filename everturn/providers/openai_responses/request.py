@@ -24,7 +24,7 @@ from everturn.providers.base import (
     warn_unsupported,
     with_extra,
 )
-from everturn.providers.catalog import grammar_over_calls, row_of
+from everturn.providers.catalog import grammar_over_calls, row_of, runs_in_background
 from everturn.providers.efforts import nearest_effort, temperature_beside
 from everturn.providers.encoded_messages import BranchedSet, EncodedMessages, encoded_messages
 from everturn.providers.media import (
@@ -91,15 +91,10 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
             cure="Write ModelSettings(background=True) instead: everturn then waits for the reply.",
             provider=provider,
         )
-    if in_background(request):
+    if runs_in_background(request):
         body |= {"background": True, "store": True}  # it refuses the one without the other
     body |= _encode_settings(request)
     return PATH, _merge_extra(body, settings.extra)
-
-
-def in_background(request: Request) -> bool:
-    """Whether the response runs in the background: it is asked for, and the provider supports it."""
-    return request.settings.background and row_of(request.model.provider).responses.background
 
 
 def _encode_settings(request: Request) -> dict[str, Any]:
