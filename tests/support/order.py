@@ -23,9 +23,10 @@ FIRST = (
     *("tests/workflows/test_following.py", "tests/workflows/test_roles.py", "tests/workflows/test_steering.py"),
     *("tests/workflows/test_waiting_across_runs.py", "tests/workflows/test_killed_worker.py"),
     *("tests/workflows/test_activity_tools.py", "tests/workflows/test_server_dies.py"),
-    *("tests/workflows/test_tool_retries.py", "tests/workflows/test_ui_ai_sdk.py", "tests/simulation/test_newer_worlds.py"),
-    *("tests/workflows/test_decisions_in_time.py", "tests/providers/test_aimock.py", "tests/workflows/test_told_results.py"),
-    *("tests/workflows/test_restored.py", "tests/unit/test_connections.py", "tests/simulation/test_simulation.py"),
+    *("tests/workflows/test_tool_retries.py", "tests/workflows/test_ui_ai_sdk.py"),
+    *("tests/simulation/test_newer_worlds.py", "tests/workflows/test_decisions_in_time.py"),
+    *("tests/providers/test_aimock.py", "tests/workflows/test_told_results.py", "tests/workflows/test_restored.py"),
+    *("tests/unit/test_connections.py", "tests/simulation/test_simulation.py"),
     *("tests/test_docs.py", "tests/ui/test_inbox_reach.py", "tests/ui/test_inbox.py", "tests/ui/test_inbox_http.py"),
 )
 """The files that take longest, the longest first."""

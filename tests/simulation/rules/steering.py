@@ -90,16 +90,23 @@ def what_goes_on_needs_no_resume(one: Evidence) -> Iterator[str]:
     for run, taken in one.runs:
         held: bool | None = True
         """None if that is not known: a signal may have been passed over."""
+        failed = failed_with_it = False
         for step in taken:
             match step:
                 case steps.RunStarted(start=start):
                     held = bool(start.carry and start.carry.paused)
-                case steps.TurnFailed() | steps.ToolRunFailed() | steps.CommandSent(name=names.PAUSE):
+                case steps.WorkflowTaskCompleted():
+                    failed, failed_with_it = False, failed
+                case steps.CommandSent(name=names.PAUSE):
                     held = True
+                case steps.TurnFailed() | steps.ToolRunFailed():
+                    held = failed = True
                 case steps.CommandSent(name=names.RESUME, accepted=True) if held is False:
                     yield f"a resume was taken in run {run.id}, at event {step.id}, and nothing was held up"
                 case steps.CommandSent(name=names.CANCEL_TURN | names.RESUME, accepted=False):
                     held = None
+                case steps.CommandSent(name=names.RESUME) if failed_with_it:
+                    held = None  # it stalls over what failed in the same workflow task, if that is still to be done
                 case steps.CommandSent(name=names.CLOSE | names.RESUME | names.CANCEL_TURN):
                     held = False
                 case _:
