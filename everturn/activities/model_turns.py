@@ -36,7 +36,7 @@ from everturn.activities import activity_errors, compaction, empty_replies, fall
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
 from everturn.activities.hook_runs import HookRuns, Stops
-from everturn.activities.kept_responses import KeptResponse
+from everturn.activities.kept_response_ids import KeptResponse
 from everturn.activities.large_replies import fit_reply, without_large_details
 from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets

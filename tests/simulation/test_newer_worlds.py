@@ -15,7 +15,7 @@ from temporalio import workflow
 from everturn import Agent
 from everturn.activities import planning, turn_agent, turn_request
 from everturn.activities.hook_runs import CallVerdict, HookRuns
-from everturn.activities.kept_responses import KeptResponse
+from everturn.activities.kept_response_ids import KeptResponse
 from everturn.activities.tool_contexts import Contexts
 from everturn.batching import sending
 from everturn.batching.waits import BatchWaits

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from everturn import Client
-from everturn.activities.kept_responses import RESPONSE
+from everturn.activities.kept_response_ids import RESPONSE
 from tests.support.provider_server import Answer, Asked, Json, ProviderServer, Status, message_item, response
 
 WAIT_SECONDS = 180.0
