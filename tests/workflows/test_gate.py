@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -38,7 +38,6 @@ from everturn import (
     nexus_tool,
     tool,
 )
-from everturn.devserver import DevServer
 from everturn.errors import NotFound, OutcomeUnknown, Refused
 from everturn.events import ApprovalRequested, Event
 from everturn.history.event_reader import EventReader
@@ -51,11 +50,11 @@ from everturn.temporal.ids import child_id
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import check_all, runs_of
+from tests.support.histories import runs_of
 from tests.support.mcp_shop_server import McpShop
 from tests.support.nexus_endpoints import endpoint_to
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import QUERY_SECONDS, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 Options = dict[str, Any]
@@ -211,18 +210,20 @@ BY_WORKERS = ("function", "local function", "MCP tool", "provider's tool, with a
 
 @dataclass
 class World:
-    server: DevServer
     client: Client
     scripted: Scripted
     shop: McpServer | None
     names: int = 0
+    agents: list[Agent] = field(default_factory=list)
+    """One for each case: one worker hosts them all."""
+    beside: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What runs beside that worker."""
 
     def another_name(self) -> str:
         self.names += 1
         return f"agent{self.names}"
 
-    @asynccontextmanager
-    async def hosted(self, kind: str, *hooks: Hooks, option: Options | None = None, **more: Any) -> AsyncIterator[Case]:
+    async def case(self, kind: str, *hooks: Hooks, option: Options | None = None, **more: Any) -> Case:
         made: Made = await KINDS[kind](self, **(option or {}))
         if "reviewer" in more:
             more["reviewer"] = more["reviewer"].model_copy(update={"tools": (made.name,)})
@@ -232,10 +233,10 @@ class World:
             return "Done." if messages[-1]["role"] == "tool" else asks
 
         agent = agent_on(self.scripted(script), name=self.another_name(), hooks=hooks, **made.options, **more)
-        client = await Client.connect(self.server.address, task_queue=f"gate-{uuid4().hex[:8]}", by="tester")
-        async with hosting(client, agent), made.beside or nullcontext():
-            yield Case(client, agent, made)
-        await check_all(client)
+        self.agents.append(agent)
+        if made.beside:
+            await self.beside.enter_async_context(made.beside)
+        return Case(self.client, agent, made)
 
 
 @dataclass
@@ -257,7 +258,7 @@ async def waits_for(conversation: Conversation, reason: str) -> Status:
         assert status.state != "done", await result(conversation)
         return status if [waiting_call.reason for waiting_call in status.waiting] == [reason] else None
 
-    status: Status = await eventually(there, what=f"it waits: {reason}")
+    status: Status = await eventually(there, what=f"it waits: {reason}", pause=QUERY_SECONDS)
     return status
 
 
@@ -272,16 +273,20 @@ async def events_of(conversation: Conversation) -> list[Event]:
     return [event async for step in steps for event in reader.read_step(step, run_id="")]
 
 
+BEGUN = ("tool_started", "answer_requested", "handed_off")
+
+
 async def started(conversation: Conversation) -> bool:
     """Whether the call was begun, or handed out."""
-    kinds = ("tool_started", "answer_requested", "handed_off")
-    return any(event.kind in kinds for event in await events_of(conversation))
+    return any(event.kind in BEGUN for event in await events_of(conversation))
 
 
 async def begun(conversation: Conversation) -> bool:
     """Whether it was, or has a result that is no error."""
-    finished = [event for event in await events_of(conversation) if event.kind == "tool_finished"]
-    return any(not event.result.is_error for event in finished) or await started(conversation)
+    return any(
+        event.kind in BEGUN or (event.kind == "tool_finished" and not event.result.is_error)
+        for event in await events_of(conversation)
+    )
 
 
 async def goes_on(conversation: Conversation, kind: str) -> None:
@@ -309,46 +314,61 @@ async def is_denied(conversation: Conversation, why: str) -> None:
 
 
 # ---------------------------------------------------------------- the guards
+#
+# Each makes its agents, for the one worker of the kind, and yields; it goes on once that worker runs.
+
+Guard = AsyncGenerator[None]
+
+WITH_FURTHER_CASES = ("function", "client's tool", "sub-agent", "handoff", '`loop="manual"`')
+"""Each guard stands before every kind. What it does beyond that, such as with a rule for another agent, is asked of one
+kind of each way that a call takes through the gate. The other kinds take one of these ways: planning has one for all
+(`_gate_of`) and one for manual loops (`_plan_manual`), and a workflow has one for calls that workers, activities and
+operations run (`_run_when_allowed`, in which handoffs have a branch), one for those that wait for an answer, and one
+for sub-agents."""
 
 
-async def needs_approval(world: World, kind: str) -> None:
-    for asks in (True, lambda _: None):
-        async with world.hosted(kind, option={"needs_approval": asks}) as case:
-            conversation = await case.begin()
-            await asks_and_goes_on(conversation, kind)
+async def needs_approval(world: World, kind: str) -> Guard:
+    further = [lambda _: None] if kind in WITH_FURTHER_CASES else []
+    cases = [await world.case(kind, option={"needs_approval": asks}) for asks in (True, *further)]
+    yield
+    for case in cases:
+        await asks_and_goes_on(await case.begin(), kind)
 
 
-async def reviewer(world: World, kind: str) -> None:
+async def reviewer(world: World, kind: str) -> Guard:
     """It decides where only `needs_approval` asks; a rule goes before it, and `approvers` may refuse it."""
-    for verdict in ("approve", "deny"):
-        judge = world.scripted(lambda _, *, verdict=verdict: json.dumps({"verdict": verdict, "reason": "as I see it"}))
-        model = Model("scripted:judge", base_url=judge.base_url)
-        rules: Options = {"model": model, "instructions": "Lamps only."}
-        async with world.hosted(kind, option={"needs_approval": True}, reviewer=Reviewer(**rules)) as case:
-            conversation = await case.begin()
-            if verdict == "approve":
-                await goes_on(conversation, kind)
-                await asks_and_goes_on(await case.begin(case.rule("ask")), kind)
-                decision = (await result(conversation)).decision
-                assert decision or kind == "handoff"
-                assert not decision or (decision.by, decision.by_model) == ("model:scripted:judge", True)
-            else:
-                await is_denied(conversation, "by the reviewer model:scripted:judge .* Reason: as I see it")
-            decided = next(event for event in await events_of(conversation) if event.kind == "decided")
-            assert (decided.verdict, decided.by_model, decided.by_policy) == (verdict, True, False)
-    async with world.hosted(
-        kind, option={"needs_approval": True}, reviewer=Reviewer(**rules), approvers=lambda call, decision: "no models"
-    ) as case:
-        conversation = await case.begin()
+
+    async def reviewed(verdict: str, **options: Any) -> Case:
+        judge = world.scripted(lambda _: json.dumps({"verdict": verdict, "reason": "as I see it"}))
+        rules = Reviewer(model=Model("scripted:judge", base_url=judge.base_url), instructions="Lamps only.")
+        return await world.case(kind, option={"needs_approval": True}, reviewer=rules, **options)
+
+    approving, denying = await reviewed("approve"), await reviewed("deny")
+    refused = await reviewed("deny", approvers=lambda call, decision: "no models")
+    yield
+    conversation, denied = await approving.begin(), await denying.begin()
+    await goes_on(conversation, kind)
+    decision = (await result(conversation)).decision
+    assert decision or kind == "handoff"
+    assert not decision or (decision.by, decision.by_model) == ("model:scripted:judge", True)
+    await is_denied(denied, "by the reviewer model:scripted:judge .* Reason: as I see it")
+    for verdict, decided_on in (("approve", conversation), ("deny", denied)):
+        decided = next(event for event in await events_of(decided_on) if event.kind == "decided")
+        assert (decided.verdict, decided.by_model, decided.by_policy) == (verdict, True, False)
+    if kind in WITH_FURTHER_CASES:
+        await asks_and_goes_on(await approving.begin(approving.rule("ask")), kind)
+        conversation = await refused.begin()
         assert "no models" in (await waits_for(conversation, "not_allowed")).waiting[0].why
         await conversation.close()
         await conversation.outcome()
 
 
-async def rule_asks(world: World, kind: str) -> None:
-    async with world.hosted(kind) as case:
-        conversation, released = await case.begin(case.rule("ask")), await case.begin(case.rule("ask"))
-        await asks_and_goes_on(conversation, kind)
+async def rule_asks(world: World, kind: str) -> Guard:
+    case = await world.case(kind)
+    yield
+    await asks_and_goes_on(await case.begin(case.rule("ask")), kind)
+    if kind in WITH_FURTHER_CASES:
+        released = await case.begin(case.rule("ask"))
         await waits_for(released, "needs_approval")
         await released.set_policy([])
         await goes_on(released, kind)
@@ -356,34 +376,38 @@ async def rule_asks(world: World, kind: str) -> None:
         await goes_on(other, kind)
 
 
-async def rule_denies(world: World, kind: str) -> None:
-    async with world.hosted(kind) as case:
-        await is_denied(await case.begin(case.rule("deny")), "policy of tester and did not run. Reason: so it is")
+async def rule_denies(world: World, kind: str) -> Guard:
+    case = await world.case(kind)
+    yield
+    await is_denied(await case.begin(case.rule("deny")), "policy of tester and did not run. Reason: so it is")
+    if kind in WITH_FURTHER_CASES:
         live = await case.begin(case.rule("ask"))
         await waits_for(live, "needs_approval")
         await live.set_policy([case.rule("deny")])
         await is_denied(live, "policy of tester and did not run")
 
 
-async def hook_denies(world: World, kind: str) -> None:
+async def hook_denies(world: World, kind: str) -> Guard:
     @before_tool
     def no(call: Any, context: Any) -> DenyCall:
         return DenyCall("not today")
 
-    async with world.hosted(kind, no) as case:
-        await is_denied(await case.begin(), "denied by no and did not run. Reason: not today")
+    case = await world.case(kind, no)
+    yield
+    await is_denied(await case.begin(), "denied by no and did not run. Reason: not today")
 
 
-async def hook_asks(world: World, kind: str) -> None:
+async def hook_asks(world: World, kind: str) -> Guard:
     @before_tool
     def maybe(call: Any, context: Any) -> AskApproval:
         return AskApproval("who knows")
 
-    async with world.hosted(kind, maybe) as case:
-        await asks_and_goes_on(await case.begin(), kind)
+    case = await world.case(kind, maybe)
+    yield
+    await asks_and_goes_on(await case.begin(), kind)
 
 
-async def hook_answers(world: World, kind: str) -> None:
+async def hook_answers(world: World, kind: str) -> Guard:
     """Nothing runs, with arguments of the model's or of a person's. A rule and a hook that asks hold all the same."""
 
     @before_tool
@@ -400,70 +424,75 @@ async def hook_answers(world: World, kind: str) -> None:
         return f"{result.text}, seen"
 
     option = {} if CELLS[kind]["`needs_approval`"] != "yes" else {"needs_approval": True}
-    async with world.hosted(kind, maybe, answers, seen, option=option) as case:
-        given = await result(conversation := await case.begin())
-        assert (given.text, given.by_hook, given.decision) == ("as before, seen", True, None)
-        assert not await started(conversation)
+    case = await world.case(kind, maybe, answers, seen, option=option)
+    yield
+    given = await result(conversation := await case.begin())
+    assert (given.text, given.by_hook, given.decision) == ("as before, seen", True, None)
+    assert not await started(conversation)
+    if kind in WITH_FURTHER_CASES:
         await is_denied(await case.begin(case.rule("deny")), "policy of tester and did not run")
-        conversation = await case.client.start(case.agent, "Go", metadata={"asks": "yes"})
-        await waits_for(conversation, "needs_approval")
-        await conversation.approve("c", {name: f"{value}!" for name, value in case.made.arguments.items()})
-        await waits_for(conversation, "invalid_edit")
-        await conversation.approve("c", {name: f"{value}!!" for name, value in case.made.arguments.items()})
-        given = await result(conversation)
-        assert given.text.endswith("as before, seen")
-        assert given.decision
-        assert kind in BY_WORKERS or not await started(conversation)
+    conversation = await case.client.start(case.agent, "Go", metadata={"asks": "yes"})
+    await waits_for(conversation, "needs_approval")
+    await conversation.approve("c", {name: f"{value}!" for name, value in case.made.arguments.items()})
+    await waits_for(conversation, "invalid_edit")
+    await conversation.approve("c", {name: f"{value}!!" for name, value in case.made.arguments.items()})
+    given = await result(conversation)
+    assert given.text.endswith("as before, seen")
+    assert given.decision
+    assert kind in BY_WORKERS or not await started(conversation)
 
 
-async def approvers(world: World, kind: str) -> None:
-    async with world.hosted(kind, approvers=lambda call, decision: decision.note == "please" or "not you") as case:
-        conversation = await case.begin(case.rule("ask"))
-        await waits_for(conversation, "needs_approval")
-        await conversation.approve("c")
-        assert "not you" in (await waits_for(conversation, "not_allowed")).waiting[0].why
-        assert not await begun(conversation)
-        await conversation.approve("c", note="please")
-        await goes_on(conversation, kind)
+async def approvers(world: World, kind: str) -> Guard:
+    case = await world.case(kind, approvers=lambda call, decision: decision.note == "please" or "not you")
+    yield
+    conversation = await case.begin(case.rule("ask"))
+    await waits_for(conversation, "needs_approval")
+    await conversation.approve("c")
+    assert "not you" in (await waits_for(conversation, "not_allowed")).waiting[0].why
+    assert not await begun(conversation)
+    await conversation.approve("c", note="please")
+    await goes_on(conversation, kind)
 
 
-async def edits_are_checked(world: World, kind: str) -> None:
-    async with world.hosted(kind) as case:
-        conversation = await case.begin(case.rule("ask"))
-        await waits_for(conversation, "needs_approval")
-        if case.made.misfit:
-            await conversation.approve("c", case.made.misfit)
-            assert "do not fit" in (await waits_for(conversation, "invalid_edit")).waiting[0].why
-            assert kind in BY_WORKERS or not await begun(conversation)
-        edited = {name: f"{value}!" for name, value in case.made.arguments.items()}
-        await conversation.approve("c", edited)
-        if kind in OUTSIDE:
-            status = await waits_for(conversation, "asks_user" if kind == "`ask_user`" else "runs_outside")
-            assert status.waiting[0].arguments == edited
-        await goes_on(conversation, kind)
-        decision = (await result(conversation)).decision
-        assert decision
-        assert (decision.verdict, decision.arguments) == ("approve", edited)
+async def edits_are_checked(world: World, kind: str) -> Guard:
+    case = await world.case(kind)
+    yield
+    conversation = await case.begin(case.rule("ask"))
+    await waits_for(conversation, "needs_approval")
+    if case.made.misfit:
+        await conversation.approve("c", case.made.misfit)
+        assert "do not fit" in (await waits_for(conversation, "invalid_edit")).waiting[0].why
+        assert kind in BY_WORKERS or not await begun(conversation)
+    edited = {name: f"{value}!" for name, value in case.made.arguments.items()}
+    await conversation.approve("c", edited)
+    if kind in OUTSIDE:
+        status = await waits_for(conversation, "asks_user" if kind == "`ask_user`" else "runs_outside")
+        assert status.waiting[0].arguments == edited
+    await goes_on(conversation, kind)
+    decision = (await result(conversation)).decision
+    assert decision
+    assert (decision.verdict, decision.arguments) == ("approve", edited)
 
 
-async def expires(world: World, kind: str) -> None:
-    soon = timedelta(seconds=0.2)
-    async with world.hosted(kind, approvals=Approvals(expire_after=soon)) as case:
-        await is_denied(await case.begin(case.rule("ask")), "Nobody decided within")
+async def expires(world: World, kind: str) -> Guard:
+    case = await world.case(kind, approvals=Approvals(expire_after=timedelta(seconds=0.2)))
+    yield
+    await is_denied(await case.begin(case.rule("ask")), "Nobody decided within")
 
 
-async def hook_after(world: World, kind: str) -> None:
+async def hook_after(world: World, kind: str) -> Guard:
     @after_tool
     def seen(call: Any, result: Any, context: Any) -> str:
         return "seen by a hook"
 
-    async with world.hosted(kind, seen) as case:
-        conversation = await case.begin()
-        await goes_on(conversation, kind)
-        assert ((await result(conversation)).text == "seen by a hook") is (CELLS[kind]["`after_tool`"] == "yes")
+    case = await world.case(kind, seen)
+    yield
+    conversation = await case.begin()
+    await goes_on(conversation, kind)
+    assert ((await result(conversation)).text == "seen by a hook") is (CELLS[kind]["`after_tool`"] == "yes")
 
 
-GUARDS: dict[str, Callable[[World, str], Any]] = {
+GUARDS: dict[str, Callable[[World, str], Guard]] = {
     "`needs_approval`": needs_approval,
     "`reviewer`": reviewer,
     "rule: ask": rule_asks,
@@ -485,13 +514,17 @@ def test_the_page_has_each_kind_of_call_and_each_guard() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_guard_stands_before_each_kind_of_call(
-    server: DevServer, client: Client, scripted: Scripted, tmp_path: Path, kind: str
+    client: Client, scripted: Scripted, tmp_path: Path, kind: str
 ) -> None:
     checked = {"yes", "no"}
     with McpShop(tmp_path).http() if kind == "MCP tool" else nullcontext() as shop:
-        world = World(server, client, scripted, shop)
+        world = World(client, scripted, shop)
         guards = [guard(world, kind) for name, guard in GUARDS.items() if CELLS[kind][name] in checked]
-        await asyncio.gather(*guards)
+        async with world.beside:
+            for guard in guards:
+                await anext(guard)
+            async with hosting(client, *world.agents):
+                await asyncio.gather(*(anext(guard, None) for guard in guards))
 
 
 # ---------------------------------------------------------------- what holds beside the table
