@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.support.source import MODULES, WORKFLOWS, reached
@@ -32,10 +33,7 @@ def changed_since(commit: str) -> list[str]:
 def files_for(changed: Collection[str]) -> list[str]:
     """The test files of changed paths, from the repository's root; none if no Python of ours changed."""
     modules = {name for name, path in MODULES.items() if str(path.relative_to(ROOT)) in changed}
-    imports = {
-        str(file.relative_to(ROOT)): set(imported_modules(file.read_text()))
-        for file in sorted((ROOT / "tests").rglob("test_*.py"))
-    }
+    imports = imports_of_tests()
     tests = {path for path in changed if path in imports}
     for module in modules:
         package, _, stem = module.rpartition(".")
@@ -47,6 +45,15 @@ def files_for(changed: Collection[str]) -> list[str]:
     if modules & set(reached(WORKFLOWS)):
         tests |= set(OF_WORKFLOWS)
     return sorted(tests | set(ALWAYS)) if tests or modules else []
+
+
+@cache
+def imports_of_tests() -> dict[str, set[str]]:
+    """Our modules that each test file imports itself."""
+    return {
+        str(file.relative_to(ROOT)): set(imported_modules(file.read_text()))
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+    }
 
 
 def imported_modules(source: str) -> Iterator[str]:
