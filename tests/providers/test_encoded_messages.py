@@ -80,7 +80,7 @@ def test_only_what_is_new_is_encoded(model: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_transcript_is_in_memory_once(model: str) -> None:
     """With what it is encoded to: a text that both hold is one."""
-    lines = [message.model_dump_json() for message in conversation(150, "def line(self): return 1\n" * 160)]
+    lines = [message.model_dump_json() for message in conversation(60, "def line(self): return 1\n" * 160)]
     check_all_turns([*map(Message.model_validate_json, lines[:7])], _request(model, ()), PrefixCache())  # made once
     prefixes = PrefixCache()
     tracemalloc.start()
