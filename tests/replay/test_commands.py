@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
+
+import pytest
 
 ELSEWHERE = [
     {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8", "HOME": "/"},
@@ -16,12 +17,12 @@ ELSEWHERE = [
 
 DIFFERENT = ("{'a', 'b', 'c', 'd', 'e'}", "time.localtime(0).tm_hour", "id('a')")
 
-PLANTED = """
+PROGRAM = """
 import asyncio, json, sys, time
 from pathlib import Path
 from temporalio import workflow
 from everturn.client import interpreter_exit
-from tests.replay.commands import answers
+from tests.replay.commands import answers, main as write_answers
 from tests.replay.record import HISTORIES
 
 start, planted = workflow.start_activity, ""
@@ -29,27 +30,34 @@ start, planted = workflow.start_activity, ""
 def with_a_word(*given, **options):
     return start(*given, **{**options, "summary": str(eval(planted))})
 
-async def main(written):
+async def main(recorded, written):
     global planted
     interpreter_exit.runtime_is_used()
+    await write_answers(recorded)
+    workflow.start_activity = with_a_word
     answered = {}
     for planted in ("'the same'", *DIFFERENT):
         answered[planted] = await answers(HISTORIES / "plain_reply.json")
     written.write_text(json.dumps(answered))
 
-workflow.start_activity = with_a_word
-asyncio.run(main(Path(sys.argv[1])))
+asyncio.run(main(*map(Path, sys.argv[1:])))
 """
 
 
-def answered(folder: Path, *program: str) -> list[dict[str, Any]]:
-    """With what: in each of the places, by history."""
-    files = [folder / f"{number}.json" for number in range(len(ELSEWHERE))]
+Answers = list[dict[str, Any]]
+"""With what a process answers, by history or by what was planted: in each of the places."""
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, Answers]:
+    """The recorded histories, and one with what depends on the process planted. A process does both."""
+    folder, program = tmp_path_factory.mktemp("answers"), PROGRAM.replace("DIFFERENT", repr(DIFFERENT))
+    files = [[folder / f"{what}{number}.json" for what in "rp"] for number in range(len(ELSEWHERE))]
     programs = [
         subprocess.Popen(
-            [sys.executable, *program, str(file)], env=os.environ | place, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, *map(str, pair)], env=os.environ | place, stderr=subprocess.PIPE, text=True
         )
-        for file, place in zip(files, ELSEWHERE, strict=True)
+        for pair, place in zip(files, ELSEWHERE, strict=True)
     ]
     try:
         for process in programs:
@@ -59,15 +67,16 @@ def answered(folder: Path, *program: str) -> list[dict[str, Any]]:
         for process in programs:
             process.kill()
             process.communicate()
-    return [json.loads(file.read_text()) for file in files]
+    recorded, planted = ([json.loads(file.read_text()) for file in kind] for kind in zip(*files, strict=True))
+    return recorded, planted
 
 
-def test_every_process_answers_a_history_with_the_same_commands(tmp_path: Path) -> None:
-    here, there = answered(tmp_path, "-m", "tests.replay.commands")
+def test_every_process_answers_a_history_with_the_same_commands(answered: tuple[Answers, Answers]) -> None:
+    here, there = answered[0]
     assert len(here) > 50
     assert [name for name in here if here[name] != there[name]] == []
 
 
-def test_what_depends_on_the_process_is_noticed(tmp_path: Path) -> None:
-    here, there = answered(tmp_path, "-c", PLANTED.replace("DIFFERENT", repr(DIFFERENT)))
+def test_what_depends_on_the_process_is_noticed(answered: tuple[Answers, Answers]) -> None:
+    here, there = answered[1]
     assert [planted for planted in here if here[planted] != there[planted]] == [*DIFFERENT]
