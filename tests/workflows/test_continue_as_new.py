@@ -144,7 +144,7 @@ async def test_large_results_are_handed_on_without_being_written_again(
             hosts[0].prefixes.clear()
         return page(number, 150_000)
 
-    turns = [[call("read_page", {"number": 3 * turn + number}) for number in range(3)] for turn in range(9)]
+    turns = [[call("read_page", {"number": 3 * turn + number}) for number in range(3)] for turn in range(5)]
     model = scripted([*turns, "Read."])
     agent = agent_on(model, tools=[read_page])
     async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
@@ -153,17 +153,17 @@ async def test_large_results_are_handed_on_without_being_written_again(
         assert await conversation.reply() == "Read."
         outcome = await conversation.outcome()
         # One that is replayed for each step still holds what came before its first large results.
-        assert worker.prefixes.misses == ((9 if cached_conversations else 8) if forgets else 0)
-        branch = await conversation.fork(at_turn=5)
-        assert (await branch.outcome()).turns == outcome.turns == 10
+        assert worker.prefixes.misses == ((5 if cached_conversations else 4) if forgets else 0)
+        branch = await conversation.fork(at_turn=3)
+        assert (await branch.outcome()).turns == outcome.turns == 6
     runs = await runs_of(client, conversation)
     assert len(runs) >= 3
     written = b"".join([await serialized(client, conversation, run) for run in runs])
     for transcript in (await conversation.transcript(), await branch.transcript()):
-        assert [result.text for result in results_of(transcript)] == [page(number, 150_000) for number in range(27)]
-    assert [written.count(page(number, 150_000).encode()) for number in range(27)] == [1] * 27
-    told = [message["content"] for message in model.requests[9]["messages"] if message["role"] == "tool"]
-    assert told == [page(number, 150_000) for number in range(27)]
+        assert [result.text for result in results_of(transcript)] == [page(number, 150_000) for number in range(15)]
+    assert [written.count(page(number, 150_000).encode()) for number in range(15)] == [1] * 15
+    told = [message["content"] for message in model.requests[5]["messages"] if message["role"] == "tool"]
+    assert told == [page(number, 150_000) for number in range(15)]
 
 
 async def serialized(client: Client, conversation: Conversation, run_id: str) -> bytes:
