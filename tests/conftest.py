@@ -32,7 +32,7 @@ from tests.support.skips import watch_skips  # noqa: E402
 set_for_good(ports=ports_of_this_process())
 # For the servers, which are written in Go: they live for minutes, and need not look for garbage all the time; and each
 # process of xdist has one, so that they need not use all the cores at once, too.
-os.environ |= {"GOGC": "400", "GOMAXPROCS": "1"}
+os.environ |= {"GOGC": "1000", "GOMEMLIMIT": "1500MiB", "GOMAXPROCS": "1"}
 
 # What tests start is interrupted by them, also where whoever started the tests has them ignore it, as nohup and `&` do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
