@@ -77,7 +77,7 @@ def _without_tools(placed: Sequence[tuple[int, Message]], *, end: int) -> list[t
         elif message.role == "tool" and any(result.call_id in hidden for result in message.tool_results):
             kept_results = tuple(result for result in message.tool_results if result.call_id not in hidden)
             stripped_message = message.model_copy(update={"parts": kept_results})
-        if stripped_message.parts:
+        if stripped_message.parts or not message.parts:  # an empty reply is shown as it is without a view
             kept.append((place, stripped_message))
     return kept
 

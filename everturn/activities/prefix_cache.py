@@ -32,9 +32,9 @@ MESSAGE_BYTES = 56
 RESULT_OVERHEAD_BYTES: Final = 1_500
 """What a result takes beyond its JSON. For a short one this is by far the most."""
 
-STALE_MESSAGES = 20
-"""What was worked out from a prefix, and was not asked for while so many messages came, is of no use any more: of a
-model or a view that was changed since."""
+STALE_TURNS = 10
+"""What was worked out from a prefix, and was not asked for in so many turns, is of no use any more: of a model or a
+view that was changed since."""
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +53,9 @@ class _Node:
 
     branch_bytes: int
     """Of this node and all above it."""
+
+    turns: int
+    """Of the branch, up to here."""
 
     children: int = 0
     used: int = 0
@@ -76,7 +79,7 @@ class _Derived:
     value: Any
     bytes: int
     used_at: int
-    """The length of the prefix that it was asked for last."""
+    """The turn in which it was asked for last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,25 +205,30 @@ class PrefixCache:
         return self.find(digest, len(messages)) or messages
 
     def find_derived(self, node: _Node, key: Hashable) -> Any:
-        holder = next((above for above in _nodes_upwards(node) if above.derived), node)
-        if holder is not node and self._nodes.get(node.digest) is node:
-            # It goes along with the newest turn: a fork from an earlier one works it out anew, and has its own.
-            node.derived = holder.derived
-            holder.derived = {}
+        self._bring_down(node)
         if (derived := node.derived.get(key)) is None:
             return None
-        derived.used_at = node.length
+        derived.used_at = node.turns
         return derived.value
+
+    def _bring_down(self, node: _Node) -> None:
+        """What was worked out goes along with the newest turn: a fork from an earlier one works it out anew, and has
+        its own."""
+        holder = next((above for above in _nodes_upwards(node) if above.derived), node)
+        if holder is not node and self._nodes.get(node.digest) is node:
+            node.derived = holder.derived
+            holder.derived = {}
 
     def keep_derived(self, node: _Node, key: Hashable, value: Any, size: int) -> None:
         if self._nodes.get(node.digest) is not node:
             return  # it was forgotten in the meantime
-        stale = [name for name, derived in node.derived.items() if derived.used_at < node.length - STALE_MESSAGES]
+        self._bring_down(node)
+        stale = [name for name, derived in node.derived.items() if derived.used_at < node.turns - STALE_TURNS]
         for name in (key, *stale):
             self._drop_derived(node, name)
         if node.branch_bytes + node.derived_bytes + size > self.max_bytes:
             return
-        node.derived[key] = _Derived(value, size, node.length)
+        node.derived[key] = _Derived(value, size, node.turns)
         self.bytes += size
         self._forget_the_oldest()
 
@@ -256,12 +264,14 @@ class PrefixCache:
     def _add_node(self, digest: str, parent: _Node | None, written: tuple[Written, ...], size: int) -> _Node:
         length = len(written)
         branch_bytes = size
+        turns = 1
         if parent:
             length += parent.length
+            turns += parent.turns
             branch_bytes += parent.branch_bytes
             parent.children += 1
             self._leaves.pop(parent.digest, None)
-        node = _Node(digest, parent, written, length, size, branch_bytes)
+        node = _Node(digest, parent, written, length, size, branch_bytes, turns)
         self._nodes[digest] = self._leaves[digest] = node
         node.used = self._tick()
         self.bytes += size
@@ -287,8 +297,10 @@ class PrefixCache:
         self.bytes += size
         self._forget_the_oldest()
 
-    def knows_result(self, run_id: str, call_id: str) -> bool:
-        return (run_id, call_id) in self._results
+    def has_result(self, run_id: str, result: ToolResult) -> bool:
+        """Whether it is what is remembered of its call."""
+        kept = self._results.get((run_id, result.call_id))
+        return kept is not None and kept.result == result
 
     def find_results(self, run_id: str, call_ids: Sequence[str]) -> dict[str, ToolResult] | None:
         """The results of these calls; None unless all are here."""

@@ -231,7 +231,9 @@ class ToolCalls:
                 whole_result = whole_result.model_copy(update={"content": (*notice, *whole_result.content)})
             until = started + tool.timeout.total_seconds() + seconds_at(agent, name, "before_tool", "after_tool")
             result = await self._fit_result(whole_result, request, max_chars=agent.limits.max_result_chars, until=until)
-        if is_larger(result, INLINE_BYTES):  # a smaller one comes with the delta
+        # A smaller one comes with the delta. Of a call that is not local, the conversation lends it: it knows which try
+        # counts. A worker that was out of reach may come back with the result of a try that nobody got.
+        if activity.info().is_local and is_larger(result, INLINE_BYTES):
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
         return result

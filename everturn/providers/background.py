@@ -174,8 +174,10 @@ class _Following:
         try:
             await self._send_first()
         except ProviderError as error:
+            if error.most_output_tokens is None or self._known_id:
+                raise
             again = http.prepare_request(self.request, most_output_tokens=error.most_output_tokens)
-            if error.most_output_tokens is None or self._known_id or again.content == self.prepared.content:
+            if again.content == self.prepared.content:
                 raise
             self.prepared = again
             await self._send_first()

@@ -56,13 +56,12 @@ class BoundRequest:
 
 def without_stale_thoughts(request: Request) -> BoundRequest:
     """The request without the thoughts that its provider is known to refuse."""
-    bound = facts_of(request.messages).bound
-    marked = [place for place, message in bound if _is_marked(message, request.model)]
-    if not marked:
+    marked = facts_of(request.messages).bound.get(request.model.provider)
+    if marked is None:
         return BoundRequest(request)
     beginning = beginning_of(request)
-    latest = marked[-1]
-    if request.messages[latest].bound_to == beginning:
+    latest, bound_to = marked
+    if bound_to == beginning:
         return BoundRequest(_strip_thoughts(request, end=latest))
     left_out = _count_thoughts(request.messages[latest:], request.model)
     return BoundRequest(_strip_thoughts(request, end=len(request.messages)), beginning, left_out)
@@ -92,10 +91,6 @@ def marked_reply(reply: Reply, sent: BoundRequest) -> Reply:
     return reply.model_copy(update={"message": message, "details": details})
 
 
-def _is_marked(message: Message, model: Model) -> bool:
-    return bool(message.bound_to) and message.provider == model.provider
-
-
 def _is_thought(part: Part) -> bool:
     return isinstance(part, Thinking) or (isinstance(part, Opaque) and a_str(a_dict(part.data).get("type")) in _SEALED)
 
@@ -115,9 +110,23 @@ def _strip_thoughts(request: Request, *, end: int) -> Request:
         return [_without_thoughts(message, request.model) for message in messages]
 
     messages = request.messages
-    if isinstance(messages, RememberedMessages) and end <= len(messages.beginning):
-        beginning = shown_beginning(messages.beginning, ("without thoughts", request.model), end, strip_all)
-        return replace(request, messages=RememberedMessages(beginning, messages.new))
+    if isinstance(messages, RememberedMessages):
+        before = len(messages.beginning)
+        if end <= before:
+            # The end is a part of the key: what was encoded with thoughts after another one has not the same bytes.
+            key = ("without thoughts", request.model, end)
+            beginning = shown_beginning(messages.beginning, key, end, strip_all)
+            return replace(request, messages=RememberedMessages(beginning, messages.new))
+        beginning = shown_beginning(
+            messages.beginning,
+            ("without any thought", request.model),
+            0,
+            strip_all,
+            lambda message: _without_thoughts(message, request.model),
+        )
+        new = messages.new
+        stripped = [*strip_all(new[: end - before]), *new[end - before :]]
+        return replace(request, messages=RememberedMessages(beginning, stripped))
     return replace(request, messages=[*strip_all(messages[:end]), *messages[end:]])
 
 

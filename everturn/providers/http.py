@@ -131,9 +131,11 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: On
     try:
         return await _send_prepared(prepared, request, on_delta=on_delta, on_start=on_start)
     except ProviderError as error:
-        again = prepare_request(request, most_output_tokens=error.most_output_tokens)
+        if error.most_output_tokens is None:
+            raise
         # It was refused, and cost nothing.
-        if error.most_output_tokens is None or again.content == prepared.content:
+        again = prepare_request(request, most_output_tokens=error.most_output_tokens)
+        if again.content == prepared.content:
             raise
         return await _send_prepared(again, request, on_delta=on_delta, on_start=on_start)
 

@@ -23,8 +23,9 @@ class TranscriptFacts:
         """Of the calls in replies."""
         self.is_cut_short = False
         """A reply's turn was cancelled."""
-        self.bound: tuple[tuple[int, Message], ...] = ()
-        """Replies that were asked for without thoughts that their provider had refused, with their places."""
+        self.bound: dict[str, tuple[int, str]] = {}
+        """By provider: the place of the last reply that was asked for without thoughts that the provider had refused,
+        and what it is bound to."""
         self.after_summaries = 0
         """The place after the last summary."""
         self.system: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class TranscriptFacts:
             if message.summary:
                 self.after_summaries = place + 1
             if message.bound_to:
-                self.bound += ((place, message),)
+                self.bound = {**self.bound, message.provider: (place, message.bound_to)}
             if message.role == "system":
                 self.system += (message.text,)
             if message.role == "user":
