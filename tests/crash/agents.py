@@ -52,4 +52,14 @@ async def nap(seconds: float, context: ToolContext) -> str:
     return "rested"
 
 
-clerk = Agent("clerk", model="scripted:demo", tools=[work, pay, block, nap])
+@tool
+def survey(context: ToolContext) -> str:
+    """A long result that says which try it is of, once that one may end."""
+    effect("survey", context)
+    while not (FOLDER / f"try-{context.attempt}-may-end").exists():
+        time.sleep(0.02)
+    (FOLDER / f"try-{context.attempt}-ended").touch()
+    return f"Of try {context.attempt}. " * 1_000
+
+
+clerk = Agent("clerk", model="scripted:demo", tools=[work, pay, block, nap, survey])

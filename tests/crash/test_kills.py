@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from signal import SIGINT, SIGTERM, Signals
+from signal import SIGCONT, SIGINT, SIGSTOP, SIGTERM, Signals
 from typing import Any
 
 import pytest
@@ -157,6 +157,26 @@ async def test_killed_between_turns_nothing_is_forgotten(
     assert await conversation.reply() == "Done."
     assert [result.text for result in results_of(await conversation.transcript())] == ["paid", "worked"]
     assert len(effects(folder)) == 2
+
+
+async def test_the_model_is_shown_the_result_that_counts_and_not_that_of_a_worker_that_was_away(
+    client: Client, start: Start, script: dict[int, Any], folder: Path, model: ScriptedModel
+) -> None:
+    script.update({0: call("survey", id="s"), 1: "Done."})
+    away = await started(start())
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: len(effects(folder)) == 1)
+    away.process.send_signal(SIGSTOP)
+    await started(start())
+    await eventually(lambda: len(effects(folder)) == 2)
+    away.process.send_signal(SIGCONT)
+    (folder / "try-1-may-end").touch()
+    await eventually((folder / "try-1-ended").exists)
+    (folder / "try-2-may-end").touch()
+    assert await conversation.reply() == "Done."
+    [result] = results_of(await conversation.transcript())
+    assert result.text.startswith("Of try 2.")
+    assert result.text in str(model.requests[-1])
 
 
 async def test_a_tool_that_blocks_the_event_loop_is_not_taken_for_dead(

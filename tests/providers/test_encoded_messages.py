@@ -192,7 +192,9 @@ def test_what_a_model_is_shown_of_a_transcript_is_encoded_once_too(model: str, v
     """Trimmed results, a summary, a handoff's filter, and a note in what was cut short."""
     summary = Message.user("In short: sun.").model_copy(update={"summary": True, "author": "everturn"})
     cut = Message(role="assistant", parts=(Text(text="I w"),), cut_short=True)
-    said = [*conversation(3, "sun" * 100)[:6], summary, *conversation(9)[6:10], cut, ASK, *conversation(12)[11:]]
+    empty = Message(role="assistant", parts=())
+    said = [*conversation(3, "sun" * 100)[:6], summary, *conversation(9)[6:10], cut, ASK, empty, ASK]
+    said += conversation(12)[11:]
     written = set()
     for asked in turn_by_turn(said):
         shown = shown_to_model(asked, view if len(asked) > 9 else None)
@@ -219,6 +221,37 @@ def test_a_transcript_without_its_stale_thoughts_is_encoded_once_too(model: str)
         assert body_in_json(body_of(turn)) == write_json(body_of(plain))
         written = max(len(items.written) for items in map(_wire_items, body_of(turn).values()) if items is not None)
     assert written > 10
+
+
+CHANGES = [["One."] * 3 + ["Two."] * 4 + ["Three."] * 4, [f"It is {hour} o'clock." for hour in range(24)]]
+
+
+@pytest.mark.parametrize("said", CHANGES, ids=["twice", "each turn"])
+@pytest.mark.parametrize("model", MODELS)
+def test_thoughts_are_left_out_up_to_another_place_after_each_change_of_the_instructions(
+    model: str, said: list[str]
+) -> None:
+    provider = Model(model).provider
+    thought = Thinking(text="hm", extra={"signature": "s"})
+    prefixes, digest, length, new, before = PrefixCache(), "", 0, [ASK], said[0]
+    written = 0
+    for turn, instructions in enumerate(said):
+        prefix = prefixes.find(digest, length)
+        assert prefix is not None
+        asked = _request(model, follow_prefix(prefix, new), instructions=instructions)
+        sent = without_stale_thoughts(asked)
+        anew = without_stale_thoughts(replace(asked, messages=[*asked.messages]))
+        assert body_in_json(body_of(sent.request)) == write_json(body_of(anew.request))
+        written = max(
+            len(items.written) for items in map(_wire_items, body_of(sent.request).values()) if items is not None
+        )
+        # A provider that binds its thoughts to the instructions refuses them after the first change.
+        bound_to = sent.beginning or (beginning_of(asked) if instructions != before else "")
+        call = ToolCall(call_id=f"call_{turn}", name="weather", arguments={})
+        reply = Message(role="assistant", parts=(thought, call), provider=provider, bound_to=bound_to)
+        digest, length = prefixes.remember(digest, prefix, [*new, reply]), length + len(new) + 1
+        new, before = [results(result(call.call_id))], instructions
+    assert written > len(said) / 2, "what is kept grows with the conversation"
 
 
 # ---------------------------------------------------------------- any transcript

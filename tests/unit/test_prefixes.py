@@ -83,6 +83,15 @@ def test_the_branch_that_was_not_asked_for_longest_goes_first_and_leaves_what_is
     assert [message.text for message in found] == ["hello", "old", "!"]
 
 
+def test_a_result_is_known_only_as_it_is() -> None:
+    prefixes = PrefixCache()
+    first, second = (ToolResult(call_id="a", content=(Text(text=f"by try {number}"),)) for number in (1, 2))
+    prefixes.remember_result("run", first)
+    assert prefixes.has_result("run", first)
+    assert not prefixes.has_result("run", second)
+    assert not prefixes.has_result("another run", first)
+
+
 def test_results_that_are_in_a_prefix_are_not_kept_twice() -> None:
     prefixes = PrefixCache()
     for _ in range(2):
@@ -190,6 +199,24 @@ def test_results_that_nobody_came_for_go_before_what_is_in_use() -> None:
     for number in range(100):
         prefixes.remember_result("gone", ToolResult(call_id=str(number), content=(Text(text="x" * 3_000),)))
     assert conversation(prefixes) == 12
+
+
+def test_what_was_worked_out_goes_along_whatever_is_kept_first_and_however_many_messages_a_turn_has() -> None:
+    prefixes = PrefixCache()
+    digest, prefix, said = "", prefixes.find("", 0), 0
+    for turn in range(30):
+        delta = [Message.user(f"{turn}, {number}") for number in range(30)]
+        assert prefix is not None
+        digest, said = prefixes.remember(digest, prefix, delta), said + len(delta)
+        prefix = prefixes.find(digest, said)
+        assert isinstance(prefix, Prefix)
+        prefix.keep("of the newest turn", turn, 10)
+        if turn == 0:
+            prefix.keep("not asked for any more", 1, 10)
+        assert prefix.kept("encoded") == (turn - 1 if turn else None)
+        prefix.keep("encoded", turn, 10)
+    assert isinstance(prefix, Prefix)
+    assert prefix.kept("not asked for any more") is None
 
 
 def test_what_is_larger_than_the_memory_pushes_nothing_out() -> None:
