@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import partial
-from types import CellType, CodeType
-from typing import Any, get_args
+from typing import Any
 
 from everturn.agent import Agent, Instructions, PrepareTools, ToolItem
 from everturn.errors import InvalidAgent
-from everturn.hooks import Hooks, has_point, name_of
+from everturn.hooks import Hooks
 from everturn.models import Model, ModelSettings
-from everturn.records import HookPoint
 from everturn.tools.agent_option_checks import is_raw
 from everturn.tools.context import TurnContext
 from everturn.tools.provider_defined import handler_keys
@@ -107,66 +102,3 @@ def left_out_tools(agent: Agent) -> tuple[str, ...]:
 def may_read(tool: Tool | None) -> bool:
     """Whether a rerun may run it, if reads are allowed: it says that it only reads, and asks nobody first."""
     return tool is not None and tool.is_function and tool.effect == "read" and tool.needs_approval is False
-
-
-def candidate_fingerprint(agent: Agent, *more: object) -> str:
-    """The same for the same candidate, also in another process: its words, models, tools, settings, limits, and the
-    code of its functions for instructions, tools and hooks. What those call in turn is not in it."""
-    facts = json.dumps([_agent_facts(agent), *map(_facts_of, more)], sort_keys=True, default=str)
-    return hashlib.sha256(facts.encode()).hexdigest()[:12]
-
-
-def _agent_facts(agent: Agent) -> list[Any]:
-    return [
-        agent.full_name,
-        [[model.name, model.base_url] for model in (agent.model, *agent.fallback_models)],
-        _facts_of(agent.instructions),
-        [[tool.name, tool.description, tool.parameters, tool.effect] for tool in agent.tools],
-        [repr(tool) for tool in agent.server_tools],
-        [dict(item) for item in agent.raw_tools],
-        agent.settings.model_dump(mode="json"),
-        str(agent.limits),
-        agent.output_schema,
-        _facts_of(agent.prepare_tools),
-        [_hook_facts(hook) for hook in agent.hooks],
-        [_agent_facts(other) for other in agent.agents],
-    ]
-
-
-def _hook_facts(hook: Hooks) -> list[Any]:
-    points = [_facts_of(getattr(hook, point)) for point in get_args(HookPoint) if has_point(hook, point)]
-    return [name_of(hook), *points]
-
-
-def _facts_of(item: object) -> Any:
-    """Of a function: its name, its code, and the texts that it uses from outside."""
-    if not callable(item):
-        return str(item)
-    function = inspect.unwrap(item.func if isinstance(item, partial) else item)
-    name = getattr(function, "__qualname__", type(function).__name__)
-    if not hasattr(function, "__code__"):
-        function = type(function).__call__
-    code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType):
-        return name
-    return [name, _code_facts(code), _texts_used(function)]
-
-
-def _code_facts(code: CodeType) -> list[Any]:
-    return [code.co_code.hex(), code.co_names, [_constant_facts(constant) for constant in code.co_consts]]
-
-
-def _constant_facts(constant: object) -> Any:
-    if isinstance(constant, CodeType):
-        return _code_facts(constant)
-    if isinstance(constant, frozenset):  # its order is another one in each process
-        return sorted(map(repr, constant))
-    return repr(constant)
-
-
-def _texts_used(function: Any) -> list[str]:
-    """Of its module and of the functions around it, by its own names."""
-    module_values = [function.__globals__.get(name) for name in function.__code__.co_names]
-    cells = function.__closure__ or ()
-    enclosed = [cell.cell_contents for cell in cells if cell != CellType()]
-    return [value for value in (*module_values, *enclosed) if isinstance(value, str)]

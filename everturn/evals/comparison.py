@@ -68,6 +68,8 @@ class Comparison:
     """Why the rerun did not end: it stalled, or waited for a person."""
     same_meaning: bool | None = None
     """What the judge says of the two answers; None if it was not asked."""
+    is_earlier: bool = False
+    """The rerun was begun by an earlier call, and is taken as it is."""
 
     @property
     def same_calls(self) -> bool:
@@ -135,6 +137,7 @@ class Comparison:
             "sample": self.sample,
             "at_turn": self.at_turn,
             "verdict": self.verdict,
+            "earlier": self.rerun.started_at.isoformat() if self.is_earlier and self.rerun.started_at else None,
             "same_calls": self.same_calls,
             "same_text": self.same_text,
             "same_output": self.same_output,
@@ -240,6 +243,21 @@ class Reruns:
     def _share_of(self, name: str) -> float:
         return sum(bool(getattr(comparison, name)) for comparison in self.comparisons) / len(self.comparisons)
 
+    @property
+    def earlier(self) -> str:
+        """Says which reruns were begun by earlier calls, and when; empty if none were."""
+        begun_at = [
+            comparison.rerun.started_at
+            for comparison in self.comparisons
+            if comparison.is_earlier and comparison.rerun.started_at
+        ]
+        if not begun_at:
+            return ""
+        return (
+            f"{len(begun_at)} of {len(self.comparisons)} reruns are earlier ones, the oldest of "
+            f"{min(begun_at).astimezone():%Y-%m-%d %H:%M}. again=True (--again) asks anew."
+        )
+
     def as_json(self) -> dict[str, Any]:
         counts = {name: sum(comparison.verdict == name for comparison in self.comparisons) for name in VERDICTS}
         return {
@@ -257,6 +275,8 @@ class Reruns:
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         for comparison in self.comparisons:
             lines += [printable_line(f"{_display_name(comparison)}: {finding}") for finding in comparison.findings()]
+        if self.earlier:
+            lines.append(self.earlier)
         return "\n".join(lines)
 
     def as_markdown(self) -> str:
@@ -272,6 +292,8 @@ class Reruns:
                 "<br>".join(map(_markdown_cell, comparison.findings())),
             ]
             rows.append(f"| {' | '.join(cells)} |")
+        if self.earlier:
+            rows += ["", self.earlier]
         return "\n".join([header, *rows])
 
 

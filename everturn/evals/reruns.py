@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,9 +21,10 @@ from everturn.client.conversation import Conversation
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.messages import start_payload
 from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Stalled, Unreachable
-from everturn.evals.candidates import candidate_fingerprint, candidate_of, for_rerun, left_out_tools
+from everturn.evals.candidates import candidate_of, for_rerun, left_out_tools
 from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
+from everturn.evals.fingerprints import Fingerprint, fingerprint_of
 from everturn.evals.model_stand_in import played_by
 from everturn.evals.recorded import Recorded, read_recorded
 from everturn.evals.redaction import DIGEST
@@ -106,7 +108,9 @@ async def rerun(
 
     Each rerun is a durable conversation, hosted here on a task queue of its own, with an id that begins with `rerun:`,
     and in no list of conversations. The same call with the same candidate goes on with reruns that were begun before a
-    kill, and takes those that are over as they are; `again` starts these anew.
+    kill, and takes those that are over as they are, which the report says; `again` starts these anew. They start anew
+    also if a function of the candidate's may read something else than constants, such as a file or the clock: nobody
+    can know whether it is still the same.
     `to`: a client of another namespace, to make them there (not with `at_turn`). `task_queue`: theirs;
     None: one of the candidate's own. `parallel`: how many run at the same time. `deps`: as a Worker's. `limits` and
     `tenant` are theirs, and so are the tenant's budgets. A rerun is erased with its conversation; to throw one away:
@@ -199,17 +203,12 @@ class HostedCandidate:
     host: Client
     agent: Agent
     hook: RecordedAnswers
-    mark: str
-    """Its fingerprint."""
+    fingerprint: Fingerprint
     options: RerunOptions
 
     def plan(self, recorded: Recorded, at_turn: int | None = None, sample: int = 1) -> Plan:
         """A rerun of the conversation. From here on, its calls can be answered."""
-        mark = self.mark
-        if recorded.key:  # a case: what it says may change
-            mark += f"-{recorded.key[-8:]}"
-        elif at_turn is None:  # the conversation may have gone on since
-            mark += f"-{len(recorded.messages)}"
+        mark = f"{self.fingerprint.digest}-{_digest_of(recorded, at_turn)}"
         self.hook.remember_recorded(recorded)
         return Plan(recorded, sample, rerun_id(recorded.id, mark, at_turn=at_turn, sample=sample), at_turn)
 
@@ -217,14 +216,31 @@ class HostedCandidate:
         """Runs it, or goes on with it where it was, and compares."""
         labels = {**plan.recorded.metadata, RERUN_OF: plan.recorded.key or plan.recorded.id}
         if plan.at_turn is None:
-            problem = await _put_messages(self, plan, metadata=labels)
+            start = _start_of(self, plan, metadata=labels)
         else:
-            problem = await _ask_once(self, plan, plan.at_turn, metadata={**labels, AT_TURN: plan.at_turn})
+            start = await _start_of_turn(self, plan, plan.at_turn, metadata={**labels, AT_TURN: plan.at_turn})
+        conversation, is_new = await _begin(self, plan, start)
+        if plan.at_turn is None:
+            problem = await _put_messages(conversation, plan)
+        else:
+            problem = await _wait_for_turn(conversation)
         rerun = await read_recorded(self.host, plan.id)
         ended: ToolCall | None = None
         if not problem:
             ended = ended_at(rerun.messages)
-        return compare(plan.recorded, rerun, ended_at=ended, sample=plan.sample, at_turn=plan.at_turn, problem=problem)
+        comparison = compare(
+            plan.recorded, rerun, ended_at=ended, sample=plan.sample, at_turn=plan.at_turn, problem=problem
+        )
+        return replace(comparison, is_earlier=not is_new)
+
+
+def _digest_of(recorded: Recorded, at_turn: int | None) -> str:
+    """Of what the candidate is put: the conversation may have gone on since, or be another one with the same id."""
+    messages = recorded.messages
+    if at_turn in recorded.replies:
+        messages = messages[: _place_of(recorded, at_turn)]
+    written = [recorded.agent, recorded.key, *(message.model_dump_json() for message in messages)]
+    return hashlib.sha256(json.dumps(written).encode()).hexdigest()[:12]
 
 
 @asynccontextmanager
@@ -243,33 +259,24 @@ async def host_candidate(
 ) -> AsyncIterator[HostedCandidate]:
     """Hosts it on a task queue of its own, as long as the block runs. `mark_of_turn`: a part of the fingerprint."""
     played = played_by(stand_in) if isinstance(stand_in, str | Model) else stand_in
-    mark = candidate_fingerprint(
-        candidate,
-        run_reads,
-        mark_of_turn or "",
-        options.limits or "",
-        getattr(stand_in, "name", stand_in) or "",
-        matches or "",
-    )
+    fingerprint = fingerprint_of(candidate, mark_of_turn, options.limits, stand_in, matches, deps, run_reads=run_reads)
+    mark = fingerprint.digest
     host = Client((to or client).temporal, task_queue=task_queue or f"{client.task_queue}-rerun-{mark}", by="rerun")
     hook = RecordedAnswers(client, host, run_reads=run_reads, matches=matches, stand_in=played)
     hosted = for_rerun(candidate, hook)
     hook.agents = with_sub_agents([hosted])
     async with Worker(host, agents=[hosted], deps=deps, drain_timeout=timedelta(seconds=5)):
-        yield HostedCandidate(client, host, hosted, hook, mark, options)
+        yield HostedCandidate(client, host, hosted, hook, fingerprint, options)
 
 
 def _start_options(options: RerunOptions) -> dict[str, Any]:
     return {"limits": options.limits, "tenant": options.tenant}
 
 
-async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[str, Any]) -> str:
-    """Puts the recorded messages to the candidate, one after the other. Returns why it did not end, or an empty
-    text."""
-    if not plan.recorded.asked:
-        return "nobody has said anything in the recorded conversation"
+def _start_of(hosted: HostedCandidate, plan: Plan, *, metadata: dict[str, Any]) -> Start:
+    """With the first of the recorded messages."""
     first_message, *later_messages = plan.recorded.asked
-    start = start_payload(
+    return start_payload(
         first_message,
         agent=hosted.agent.full_name,
         keep_open=KEPT_OPEN.total_seconds() if later_messages else None,
@@ -278,7 +285,12 @@ async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[s
         metadata=metadata,
         **_start_options(hosted.options),
     )
-    conversation = await _begin(hosted, plan, start)
+
+
+async def _put_messages(conversation: Conversation, plan: Plan) -> str:
+    """Puts the other recorded messages to the candidate, one after the other. Returns why it did not end, or an empty
+    text."""
+    later_messages = plan.recorded.asked[1:]
     with suppress(Ended):  # a limit was reached, or it was over before this process began
         for number, message in enumerate(later_messages, 2):
             if problem := await _wait_for_reply(conversation):
@@ -294,13 +306,16 @@ async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[s
     return ""
 
 
-async def _begin(hosted: HostedCandidate, plan: Plan, start: Start) -> Conversation:
-    """The rerun: begun now, or before."""
-    with suppress(AlreadyStarted):
-        await hosted.host._start_workflow(
-            start, plan.id, hosted.agent, after_end=hosted.options.again, ours=names.RERUN
-        )
-    return hosted.host.conversation(plan.id)
+async def _begin(hosted: HostedCandidate, plan: Plan, start: Start) -> tuple[Conversation, bool]:
+    """The rerun, and whether it was begun now, and not before. One that is over counts only for a candidate that is
+    known to be the same."""
+    anew = hosted.options.again or not hosted.fingerprint.is_certain
+    conversation = hosted.host.conversation(plan.id)
+    try:
+        await hosted.host._start_workflow(start, plan.id, hosted.agent, after_end=anew, ours=names.RERUN)
+    except AlreadyStarted:
+        return conversation, False
+    return conversation, True
 
 
 def _erased_with(recorded: Recorded) -> tuple[str, ...]:
@@ -310,8 +325,8 @@ def _erased_with(recorded: Recorded) -> tuple[str, ...]:
     return (recorded.id,)
 
 
-async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metadata: dict[str, Any]) -> str:
-    """Asks for the reply of one turn, after the exact transcript before it."""
+async def _start_of_turn(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metadata: dict[str, Any]) -> Start:
+    """Asks for the reply of one turn, after the exact transcript before it. Raises Refused."""
     recorded = plan.recorded
     if at_turn not in recorded.replies:
         raise Refused(
@@ -319,7 +334,7 @@ async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metada
             cure=f"Its turns with a reply: {', '.join(map(str, recorded.replies)) or 'none'}.",
         )
     begun = await _start_at(hosted, recorded, at_turn)
-    start = begun.model_copy(
+    return begun.model_copy(
         update={
             "agent": hosted.agent.full_name,
             "model": None,
@@ -334,7 +349,10 @@ async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metada
             **_start_options(hosted.options),
         }
     )
-    conversation = await _begin(hosted, plan, start)
+
+
+async def _wait_for_turn(conversation: Conversation) -> str:
+    """Returns why there is no reply, or an empty text."""
     with suppress(Ended):
         if problem := await _wait_for_reply(conversation):
             return problem

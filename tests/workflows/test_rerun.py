@@ -319,3 +319,52 @@ async def test_what_has_changed_since_is_rerun_anew_and_what_has_not_is_taken_as
         grown = await rerun_id_with("brief")
         await conversation.close()
     assert len({first, grown, *changed}) == 5
+
+
+async def test_a_candidate_that_may_have_changed_and_another_conversation_under_the_id_are_asked_anew(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    prompt = tmp_path / "prompt.md"
+    styles = {"clerk": "Be generous"}
+    asked: list[str] = []
+
+    def script(messages: list[Any]) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "Done."
+        if "strict" in str(messages[0]["content"]):
+            return "No."
+        asked.append(messages[-1]["content"])
+        return call("find_order", {"order_id": messages[-1]["content"]})
+
+    def from_file(context: Any) -> str:
+        return prompt.read_text()
+
+    def from_dict(context: Any) -> str:
+        return styles["clerk"]
+
+    agent = agent_on(scripted(script), tools=[find_order])
+    async with hosting(client, agent):
+        await client.run(agent, "81", id="daily")
+    for instructions in (from_file, from_dict):
+        verdicts = []
+        for style in ("Be generous", "Be strict"):
+            prompt.write_text(style)
+            styles["clerk"] = style
+            reruns = await rerun(client, "daily", agent=agent, instructions=instructions)
+            verdicts += [comparison.verdict for comparison in reruns.comparisons]
+            assert not reruns.earlier
+        assert verdicts == ["same calls", "other calls"]
+    first = [await rerun(client, "daily", agent=agent, at_turn=turn) for turn in (None, 2)]
+    asked.clear()
+    taken = [await rerun(client, "daily", agent=agent, at_turn=turn) for turn in (None, 2)]
+    assert [one.comparisons[0].rerun.id for one in taken] == [one.comparisons[0].rerun.id for one in first]
+    assert not asked
+    assert all("1 of 1 reruns are earlier ones, the oldest of 20" in one.as_table() for one in taken)
+    assert "again=True (--again) asks anew" in taken[0].as_markdown()
+    assert taken[0].as_json()["comparisons"][0]["earlier"]
+    async with hosting(client, agent):
+        await client.run(agent, "82", id="daily", again=True)
+    for turn in (None, 2):
+        [compared] = (await rerun(client, "daily", agent=agent, at_turn=turn)).comparisons
+        assert (compared.verdict, compared.is_earlier) == ("same calls", False)
+        assert compared.rerun.asked[0].text == "82"
