@@ -28,6 +28,12 @@ DIGEST: Final = "sha256:"
 ID_DIGEST_CHARS: Final = 24
 
 
+def _hide_email(match: re.Match[str]) -> str:
+    """The expression finds each word, with what makes it an address: a search for the @ alone would begin at each
+    letter of a long word, and read on to its end."""
+    return "[email]" if "@" in match[0] else match[0]
+
+
 def _hide_card(match: re.Match[str]) -> str:
     """Only what can be the number of a card: by its check digit (Luhn, ISO/IEC 7812)."""
     digits = [int(digit) for digit in match[0] if digit.isdigit()]
@@ -43,7 +49,7 @@ def _hide_iban(match: re.Match[str]) -> str:
 
 
 PATTERNS: Final[dict[str, Pattern]] = {
-    "email": Pattern(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", redact="[email]"),
+    "email": Pattern(r"[\w.+-]++(?:@[\w-]++(?:\.[\w-]+)+)?", redact=_hide_email),
     "iban": Pattern(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", redact=_hide_iban),
     "card": Pattern(r"(?<!\d)\d(?:[ -]?\d){13,18}(?!\d)", redact=_hide_card),
     "phone": Pattern(r"(?<!\w)\+\d(?:[ ()/.-]{0,2}\d){7,14}(?!\w)", redact="[phone]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ EVERYTHING = make_redactor(PATTERNS)
     ("text", "expected"),
     [
         ("jane.doe+x@mail.example.com, please", "[email], please"),
+        ("a@b.c+d@e.f, a@b@c.d @x.y a@b", "[email][email], a@[email] @x.y a@b"),
         ("4111 1111 1111 1111", "[card]"),
         ("4111-1111-1111-1112", "4111-1111-1111-1112"),  # its check digit is wrong
         ("DE89 3704 0044 0532 0130 00", "[iban]"),
@@ -32,6 +34,23 @@ EVERYTHING = make_redactor(PATTERNS)
 )
 def test_only_what_is_one_is_redacted(text: str, expected: str) -> None:
     assert EVERYTHING(text) == expected
+
+
+LONG = 300_000
+"""Characters: such as of a file in Base64."""
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize(
+    "part", ["x", "1", "1.", "a.", "a@", "a@b.", "AB12 ", "AB12", "+1 ", "+", "1-", "9+/a", "+1()", "-", "255."]
+)
+def test_a_long_text_is_read_once(name: str, part: str) -> None:
+    text = part * (LONG // len(part))
+    redact = make_redactor([name])
+    began = time.process_time()
+    redact(text)
+    redact(f"a@{text}")
+    assert time.process_time() - began < 1
 
 
 def test_nothing_of_a_case_is_passed_over() -> None:
