@@ -94,7 +94,7 @@ async def candidate_task(
     `repeat=`, each repetition is a rerun of its own.
 
     What the rerun did is written as OpenTelemetry spans for pydantic-evals' own evaluators of tools and requests. If
-    nobody has set a tracer provider, an empty one is set. Raises InvalidAgent.
+    nobody has set a tracer provider, an empty one is set. Raises InvalidAgent, Refused.
     """
     _ensure_tracer_provider()
     candidate = candidate_of(agent, recorded_agent="", model=model, instructions=instructions, tools=tools)

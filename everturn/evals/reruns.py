@@ -20,6 +20,7 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.messages import start_payload
+from everturn.client.pollers import find_pollers, sorted_out
 from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Stalled, Unreachable
 from everturn.evals.candidates import candidate_of, for_rerun, left_out_tools
 from everturn.evals.cases import RecordedCase
@@ -111,10 +112,10 @@ async def rerun(
     kill, and takes those that are over as they are, which the report says; `again` starts these anew. They start anew
     also if a function of the candidate's may read something else than constants, such as a file or the clock: nobody
     can know whether it is still the same.
-    `to`: a client of another namespace, to make them there (not with `at_turn`). `task_queue`: theirs;
-    None: one of the candidate's own. `parallel`: how many run at the same time. `deps`: as a Worker's. `limits` and
-    `tenant` are theirs, and so are the tenant's budgets. A rerun is erased with its conversation; to throw one away:
-    `client.erase(comparison.rerun.id)`.
+    `to`: a client of another namespace, to make them there (not with `at_turn`). `task_queue`: theirs, which no other
+    worker may poll; None: one of the candidate's own. `parallel`: how many run at the same time. `deps`: as a Worker's.
+    `limits` and `tenant` are theirs, and so are the tenant's budgets. A rerun is erased with its conversation; to throw
+    one away: `client.erase(comparison.rerun.id)`.
 
     Returns a Comparison for each sample of each conversation, in order, as Reruns. Raises InvalidAgent, NotFound,
     Refused.
@@ -234,6 +235,23 @@ class HostedCandidate:
         return replace(comparison, is_earlier=not is_new)
 
 
+async def _check_queue_is_free(source: Client, host: Client) -> None:
+    """Another worker would run the tools of the reruns that it gets. Raises Refused."""
+    queue = host.task_queue
+    cure = "Leave out task_queue=, and the reruns get one of their own; or name one that nobody polls."
+    if queue == source.task_queue:
+        raise Refused(f"Reruns can't be on the task queue {queue!r}: it is that of the conversations.", cure=cure)
+    looks = [find_pollers(host.temporal, queue, activities=activities) for activities in (False, True)]
+    identities = [poller.identity for pollers in await asyncio.gather(*looks) for poller in pollers]
+    live, _ = sorted_out(identities)
+    if live:
+        raise Refused(
+            f"Reruns can't be on the task queue {queue!r}: other workers poll it ({', '.join(live)}), and would run "
+            "tools.",
+            cure=cure,
+        )
+
+
 def _digest_of(recorded: Recorded, at_turn: int | None) -> str:
     """Of what the candidate is put: the conversation may have gone on since, or be another one with the same id."""
     messages = recorded.messages
@@ -262,6 +280,8 @@ async def host_candidate(
     fingerprint = fingerprint_of(candidate, mark_of_turn, options.limits, stand_in, matches, deps, run_reads=run_reads)
     mark = fingerprint.digest
     host = Client((to or client).temporal, task_queue=task_queue or f"{client.task_queue}-rerun-{mark}", by="rerun")
+    if task_queue is not None:
+        await _check_queue_is_free(client, host)
     hook = RecordedAnswers(client, host, run_reads=run_reads, matches=matches, stand_in=played)
     hosted = for_rerun(candidate, hook)
     hook.agents = with_sub_agents([hosted])

@@ -368,3 +368,19 @@ async def test_a_candidate_that_may_have_changed_and_another_conversation_under_
         [compared] = (await rerun(client, "daily", agent=agent, at_turn=turn)).comparisons
         assert (compared.verdict, compared.is_earlier) == ("same calls", False)
         assert compared.rerun.asked[0].text == "82"
+
+
+async def test_no_rerun_is_on_a_queue_that_other_workers_poll(client: Client, scripted: Scripted) -> None:
+    """They would run the tools of the reruns that they get."""
+    agent, order = await paid(client, scripted)
+    other = Client(client.temporal, task_queue=f"{client.task_queue}-other")
+    async with hosting(client, agent), hosting(other, agent):
+        for queue, reason in ((client.task_queue, "that of the conversations"), (other.task_queue, "other workers")):
+            with pytest.raises(Refused, match=f"{queue}'.*{reason}.*Leave out task_queue="):
+                await rerun(client, order, agent=agent, task_queue=queue, samples=9)
+    with pytest.raises(Refused, match="that of the conversations"):
+        await rerun(client, order, agent=agent, task_queue=client.task_queue)
+    for _ in range(2):  # the first one's worker has stopped
+        reruns = await rerun(client, order, agent=agent, task_queue=f"{client.task_queue}-own", again=True)
+        assert [compared.verdict for compared in reruns.comparisons] == ["same calls"]
+    assert ran == []
