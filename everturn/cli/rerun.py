@@ -60,6 +60,15 @@ def rerun(
     same_calls: Annotated[
         float, typer.Option("--same-calls", min=0, max=1, help="The share of reruns that has to make the same calls.")
     ] = 1.0,
+    same_ending: Annotated[
+        float,
+        typer.Option(
+            "--same-ending",
+            min=0,
+            max=1,
+            help="The share that has to complete, or to end as recorded: not at a limit, say, or with a cut reply.",
+        ),
+    ] = 1.0,
     same_meaning: Annotated[
         float | None, typer.Option("--same-meaning", min=0, max=1, help="The share that the judge has to find alike.")
     ] = None,
@@ -101,7 +110,11 @@ def rerun(
     from everturn.evals import Thresholds
 
     thresholds = Thresholds(
-        same_calls=same_calls, same_meaning=same_meaning, cost_ratio=cost_ratio, uncorrected=uncorrected
+        same_calls=same_calls,
+        same_ending=same_ending,
+        same_meaning=same_meaning,
+        cost_ratio=cost_ratio,
+        uncorrected=uncorrected,
     )
     missed = reruns.failures(thresholds)
     if output:

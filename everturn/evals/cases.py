@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from everturn.evals.recorded import Recorded, RecordedCall, last_text
-from everturn.records import Decision, Message, ResultPart, Text, ToolCall, ToolResult, is_said_by_person
+from everturn.records import Decision, Message, ResultPart, Stop, Text, ToolCall, ToolResult, is_said_by_person
 from everturn.workflows.approvals import AppliedDecision
 from everturn.workflows.tool_results import result_of_decision, with_approval
 
@@ -81,6 +81,8 @@ class CaseStep(CaseRecord):
     assistant: str | None = None
     agent: str = ""
     """The agent that replied, if the conversation had been handed on."""
+    stop: Stop | None = None
+    """Why the reply was cut off; None if it is whole."""
     calls: tuple[CaseCall, ...] = ()
 
 
@@ -151,7 +153,8 @@ class CaseOutcome(Expected):
     """What a candidate made of a case, in a rerun of it."""
 
     verdict: str = ""
-    """As of a Comparison: `same calls`, `other calls`, `diverged` (nothing recorded answers its last call), `stuck`."""
+    """As of a Comparison: `same calls`, `other calls`, `other ending`, `diverged` (nothing recorded answers its last
+    call), `stuck`."""
     differences: tuple[str, ...] = ()
     """In words."""
     rerun: str = ""
@@ -238,10 +241,12 @@ def labels_of(recorded: Recorded) -> tuple[Label, ...]:
 
 def _steps_of(recorded: Recorded) -> Iterator[CaseStep]:
     calls = {id(call.call): call for call in recorded.calls}
+    turns = {id(reply): turn for turn, reply in recorded.replies.items()}
     for message in recorded.messages:
         if message.role == "assistant":
             case_calls = tuple(_case_call(calls[id(call)]) for call in message.tool_calls if id(call) in calls)
-            yield CaseStep(assistant=message.text, agent=message.author, calls=case_calls)
+            stop = recorded.stops.get(turns.get(id(message), 0))
+            yield CaseStep(assistant=message.text, agent=message.author, calls=case_calls, stop=stop)
         elif is_said_by_person(message):
             yield CaseStep(user=_content_of(message.parts), tools=message.tools)
 
@@ -297,6 +302,7 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
     facts = facts or CaseFacts()
     messages: list[Message] = []
     replies: dict[int, Message] = {}
+    stops: dict[int, Stop] = {}
     calls: list[RecordedCall] = []
     for step in inputs.transcript:
         if step.assistant is None:
@@ -305,6 +311,8 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
         turn = len(replies) + 1
         turn_calls = [_recorded_call(call, turn, f"call_{turn}_{place}") for place, call in enumerate(step.calls)]
         replies[turn] = _reply_of(step, turn_calls)
+        if step.stop is not None:
+            stops[turn] = step.stop
         calls += turn_calls
         messages.append(replies[turn])
         if results := tuple(call.result for call in turn_calls if call.result):
@@ -322,6 +330,7 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
         metadata=facts.metadata,
         tenant=facts.tenant or None,
         stalled="stalled" in facts.labels,
+        stops=stops,
         key=case_key(inputs),
     )
 

@@ -76,6 +76,18 @@ class Comparison:
         return not (self.missing or self.extra or self.changed or self.reordered or self.diverged or self.problem)
 
     @property
+    def endings(self) -> tuple[str, str]:
+        """How the recorded conversation and the rerun ended: `completed`; or `failed`, `limit_reached`, `length` and
+        the like. A rerun of one turn ends with its reply."""
+        return self.recorded.ending(self.at_turn), self.rerun.ending(self.at_turn)
+
+    @property
+    def same_ending(self) -> bool:
+        """Whether the rerun completed, or ended as the recorded conversation did."""
+        before, after = self.endings
+        return after in ("completed", before)
+
+    @property
     def same_text(self) -> bool:
         return self.answers[0].strip() == self.answers[1].strip()
 
@@ -103,10 +115,12 @@ class Comparison:
             return "stuck"
         if self.diverged:
             return "diverged"
+        if not self.same_ending:
+            return "other ending"
         return "same calls" if self.same_calls else "other calls"
 
     def findings(self) -> list[str]:
-        """Each difference of the calls, in words."""
+        """Each difference of the calls, and of the ending, in words."""
         findings = [f"missing {_call_text(call.call)}" for call in self.missing]
         findings += [f"extra {_call_text(call.call)}" for call in self.extra]
         findings += [
@@ -121,6 +135,10 @@ class Comparison:
             findings.append(f"diverged here: {_call_text(self.diverged.made)}; {beside}")
         if self.problem:
             findings.append(self.problem)
+        elif not self.same_ending:
+            before, after = self.endings
+            reason = f" ({self.rerun.reason})" if self.rerun.reason else ""
+            findings.append(f"ended otherwise: {after}{reason}; recorded: {before}")
         return findings
 
     def as_json(self) -> dict[str, JsonValue]:
@@ -139,6 +157,7 @@ class Comparison:
             "verdict": self.verdict,
             "earlier": self.rerun.started_at.isoformat() if self.is_earlier and self.rerun.started_at else None,
             "same_calls": self.same_calls,
+            "same_ending": self.same_ending,
             "same_text": self.same_text,
             "same_output": self.same_output,
             "same_meaning": self.same_meaning,
@@ -151,12 +170,13 @@ class Comparison:
             "reordered": self.reordered,
             "diverged": self.diverged.as_json() if self.diverged else None,
             "problem": self.problem or None,
+            "ending": list(self.endings),
             "text": list(self.answers),
             **figures,
         }
 
 
-SHARES: Final = ("same_calls", "same_output", "same_text", "same_meaning")
+SHARES: Final = ("same_calls", "same_ending", "same_output", "same_text", "same_meaning")
 
 
 def _is_between(value: object, least: float, most: float) -> bool:
@@ -171,6 +191,8 @@ class Thresholds:
 
     same_calls: float | None = 1.0
     """At least this share makes the same calls, in the same order."""
+    same_ending: float | None = 1.0
+    """At least this share completes, or ends as the recorded conversation did."""
     same_output: float | None = None
     same_text: float | None = None
     same_meaning: float | None = None
@@ -297,7 +319,7 @@ class Reruns:
         return "\n".join([header, *rows])
 
 
-VERDICTS = ("same calls", "other calls", "diverged", "stuck")
+VERDICTS = ("same calls", "other calls", "other ending", "diverged", "stuck")
 
 
 def compare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -12,8 +13,21 @@ from everturn import names
 from everturn.client.client import Client
 from everturn.exporting.reading import Exported, read_conversation
 from everturn.policy import same_json
-from everturn.records import Decision, Message, ResultPart, ToolCall, ToolResult, Usage, is_said_by_person, results_in
+from everturn.records import (
+    CUT_OFF,
+    Decision,
+    Message,
+    ResultPart,
+    Stop,
+    ToolCall,
+    ToolResult,
+    Usage,
+    is_said_by_person,
+    results_in,
+)
 from everturn.truncation import edit_notice
+
+BAD_ENDS: Final = ("limit_reached", "cancelled", "failed", "terminated", "timed_out")
 
 
 @dataclass(frozen=True)
@@ -114,6 +128,10 @@ class Recorded:
     tenant: str | None = None
     stalled: bool = False
     """It has stalled at least once."""
+    stops: dict[int, Stop] = field(default_factory=dict)
+    """Why replies were cut off, by turn; without those that are whole."""
+    reason: str = ""
+    """Why it ended, if it did not simply complete."""
     key: str = ""
     """Set if it was read from a case: by this, the rerun finds it. Of the same case, it is the same."""
 
@@ -127,6 +145,14 @@ class Recorded:
         if not (self.started_at and self.ended_at):
             return None
         return (self.ended_at - self.started_at).total_seconds()
+
+    def ending(self, at_turn: int | None = None) -> str:
+        """How it ended: the outcome's status, if it is not `completed`; else why its last reply, or that of a turn, was
+        cut off; else `completed`, also while it runs."""
+        if self.status in BAD_ENDS:
+            return self.status
+        turn = max(self.replies, default=0) if at_turn is None else at_turn
+        return self.stops.get(turn, "completed")
 
     def at_turn(self, turn: int) -> tuple[RecordedCall, ...]:
         """The calls of that turn's reply."""
@@ -142,12 +168,15 @@ def recorded_of(exported: Exported) -> Recorded:
     results = results_in(exported.messages)
     replies: dict[int, Message] = {}
     calls: list[RecordedCall] = []
+    stops: dict[int, Stop] = {}
     for position, message in enumerate(exported.messages):
         if message.role != "assistant":
             continue
         known = exported.facts.get(position)
         turn = known.turn if known else len(replies) + 1
         replies[turn] = message
+        if known and known.stop in CUT_OFF:
+            stops[turn] = known.stop
         calls += [
             RecordedCall(
                 call,
@@ -178,6 +207,8 @@ def recorded_of(exported: Exported) -> Recorded:
         metadata=dict(labels.get("metadata") or {}),
         tenant=labels.get("tenant"),
         stalled=exported.stalled,
+        stops=stops,
+        reason=(outcome and outcome.reason) or "",
     )
 
 

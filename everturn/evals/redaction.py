@@ -15,7 +15,20 @@ Redactor = Callable[[str], str]
 """Returns the text without what must not leave. It gets texts, and numbers as texts."""
 
 KEPT_AS_THEY_ARE: Final = frozenset(
-    {"tool", "tools", "effect", "decision", "agent", "at_turn", "is_error", "labels", "status", "model", "ended_at"}
+    {
+        "tool",
+        "tools",
+        "effect",
+        "decision",
+        "agent",
+        "at_turn",
+        "is_error",
+        "labels",
+        "status",
+        "stop",
+        "model",
+        "ended_at",
+    }
     | {"kind", "media_type", "conversation", "turn", "evaluators"}
 )
 """Fields of a case that hold no words of a conversation. All others are redacted."""

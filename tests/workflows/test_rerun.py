@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from temporalio import activity
 
 from everturn import Agent, Client, Limits, ToolCall, activity_tool, ask_user, tool
 from everturn.errors import InvalidAgent, NotFound, Refused
-from everturn.evals import Thresholds, rerun
+from everturn.evals import Thresholds, cases_of, read_recorded, rerun
 from everturn.hooks import AskApproval, before_tool
-from everturn.testing import ScriptedModel, call, fail
+from everturn.testing import ScriptedModel, call, fail, say
 from tests.support.agents import agent_on, hosting
 from tests.support.mcp_shop_server import McpShop
 from tests.support.scripts import by_turn
@@ -384,3 +385,45 @@ async def test_no_rerun_is_on_a_queue_that_other_workers_poll(client: Client, sc
         reruns = await rerun(client, order, agent=agent, task_queue=f"{client.task_queue}-own", again=True)
         assert [compared.verdict for compared in reruns.comparisons] == ["same calls"]
     assert ran == []
+
+
+class Answer(BaseModel):
+    cents: int
+
+
+async def test_how_it_ended_counts_unless_the_recorded_one_ended_the_same_way(
+    client: Client, scripted: Scripted
+) -> None:
+    def candidate(*replies: Any, **options: Any) -> Agent:
+        return agent_on(scripted(by_turn(FIND, *replies)), tools=[find_order], **options)
+
+    bad = ["no JSON"] * 9
+    cut = candidate(say("Paid 12", finish="length"))
+    failing = candidate(*bad, output=Answer)
+    async with hosting(client, good := candidate('{"cents": 1200}')):
+        await client.run(good, "Pay", id="good")
+    for agent, name in ((cut, "cut"), (failing, "failing")):
+        async with hosting(client, agent):
+            await client.start(agent, "Pay", id=name)
+            await client.conversation(name).outcome()
+    tried: dict[str, dict[str, Any]] = {
+        "length": {"agent": cut},
+        "failed": {"agent": failing},
+        "limit_reached": {"agent": good, "limits": Limits(max_turns=1)},
+    }
+    for ending, options in tried.items():
+        reruns = await rerun(client, "good", **options)
+        [compared] = reruns.comparisons
+        assert (compared.same_calls, compared.verdict) == (True, "other ending"), ending
+        assert compared.endings == ("completed", ending)
+        assert reruns.failures() == ["same ending: 0% of the reruns; at least 100% are wanted"]
+        assert f"ended otherwise: {ending}" in reruns.as_table()
+        assert reruns.as_json()["other_ending"] == 1
+        assert reruns.as_json()["comparisons"][0]["ending"] == ["completed", ending]
+    at_turn = await rerun(client, "good", agent=cut, at_turn=2)
+    assert at_turn.comparisons[0].endings == ("completed", "length")
+    for agent, name in ((cut, "cut"), (failing, "failing")):
+        [case, *_] = cases_of(await read_recorded(client, name))
+        for source in (name, case):
+            assert (await rerun(client, source, agent=agent)).failures() == []
+            assert (await rerun(client, source, agent=good)).failures() == []
