@@ -130,6 +130,9 @@ async def rerun(
     recorded = [await _read_source(client, source, at_turn) for source in sources]
     if not recorded:
         return Reruns(())
+    if not any(turn is None or turn in conversation.replies for conversation, turn in recorded):
+        conversation, turn = recorded[0]
+        raise Refused(f"Conversation {conversation.id!r} has {_no_turn(conversation, turn)}", cure="Name another turn.")
     candidate = candidate_of(
         agent, recorded_agent=recorded[0][0].agent, model=model, instructions=instructions, tools=tools
     )
@@ -215,6 +218,10 @@ class HostedCandidate:
 
     async def run(self, plan: Plan) -> Comparison:
         """Runs it, or goes on with it where it was, and compares."""
+        if plan.at_turn is None and not plan.recorded.asked:
+            return _not_rerun(plan, "nobody has said anything in the recorded conversation yet")
+        if plan.at_turn is not None and plan.at_turn not in plan.recorded.replies:
+            return _not_rerun(plan, f"the recorded conversation has {_no_turn(plan.recorded, plan.at_turn)}")
         labels = {**plan.recorded.metadata, RERUN_OF: plan.recorded.key or plan.recorded.id}
         if plan.at_turn is None:
             start = _start_of(self, plan, metadata=labels)
@@ -233,6 +240,18 @@ class HostedCandidate:
             plan.recorded, rerun, ended_at=ended, sample=plan.sample, at_turn=plan.at_turn, problem=problem
         )
         return replace(comparison, is_earlier=not is_new)
+
+
+def _no_turn(recorded: Recorded, at_turn: int | None) -> str:
+    turns = ", ".join(map(str, recorded.replies)) or "none"
+    return f"no reply of turn {at_turn}. Its turns with a reply: {turns}."
+
+
+def _not_rerun(plan: Plan, problem: str) -> Comparison:
+    """What is said of a conversation that nothing can be made of. The others go on."""
+    recorded = plan.recorded
+    nothing = Recorded(plan.id, recorded.agent, "", "not started", messages=(), asked=(), replies={}, calls=(), text="")
+    return compare(recorded, nothing, sample=plan.sample, at_turn=plan.at_turn, problem=problem)
 
 
 async def _check_queue_is_free(source: Client, host: Client) -> None:
@@ -346,14 +365,8 @@ def _erased_with(recorded: Recorded) -> tuple[str, ...]:
 
 
 async def _start_of_turn(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metadata: dict[str, Any]) -> Start:
-    """Asks for the reply of one turn, after the exact transcript before it. Raises Refused."""
-    recorded = plan.recorded
-    if at_turn not in recorded.replies:
-        raise Refused(
-            f"Conversation {recorded.id!r} has no reply of turn {at_turn}.",
-            cure=f"Its turns with a reply: {', '.join(map(str, recorded.replies)) or 'none'}.",
-        )
-    begun = await _start_at(hosted, recorded, at_turn)
+    """Asks for the reply of one turn, after the exact transcript before it."""
+    begun = await _start_at(hosted, plan.recorded, at_turn)
     return begun.model_copy(
         update={
             "agent": hosted.agent.full_name,

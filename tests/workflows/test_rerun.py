@@ -427,3 +427,18 @@ async def test_how_it_ended_counts_unless_the_recorded_one_ended_the_same_way(
         for source in (name, case):
             assert (await rerun(client, source, agent=agent)).failures() == []
             assert (await rerun(client, source, agent=good)).failures() == []
+
+
+async def test_a_conversation_in_which_nobody_has_said_anything_gets_a_finding_and_the_others_go_on(
+    client: Client, scripted: Scripted
+) -> None:
+    agent, order = await paid(client, scripted)
+    silent = await client.start(agent, "Pay", id="silent")  # no worker has begun with it
+    reruns = await rerun(client, [silent.id, order], agent=agent)
+    assert [compared.verdict for compared in reruns.comparisons] == ["stuck", "same calls"]
+    assert "silent: nobody has said anything in the recorded conversation yet" in reruns.as_table()
+    assert reruns.failures() == ["same calls: 50% of the reruns; at least 100% are wanted"]
+    at_turn = await rerun(client, [order, silent.id], agent=agent, at_turn=2)
+    assert [compared.verdict for compared in at_turn.comparisons] == ["same calls", "stuck"]
+    assert "no reply of turn 2. Its turns with a reply: none." in at_turn.comparisons[1].problem
+    assert "silent" in reruns.as_markdown()
