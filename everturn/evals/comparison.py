@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from everturn.errors import Refused
-from everturn.evals.recorded import Recorded, RecordedCall
+from everturn.evals.recorded import Recorded, RecordedCall, choose_place
 from everturn.policy import same_json
 from everturn.records import ToolCall
 from everturn.text.markdown import code
@@ -353,7 +353,7 @@ def compare(
             new_calls.remove(counterpart)
     order = [pairs[place] for place in sorted(pairs)]
     diverged = None
-    if ended_at is not None:
+    if ended_at is not None and not _is_open(ended_at, recorded_calls, rerun_calls, pairs):
         expected = recorded_calls[unmade[0]] if unmade else None
         diverged = Divergence(ended_at, expected)
     return Comparison(
@@ -383,13 +383,23 @@ def _calls_of(conversation: Recorded, at_turn: int | None) -> Sequence[RecordedC
 
 
 def _pair_calls(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -> dict[int, int]:
-    """Which recorded call is which call of the rerun, by their places: the first that is the same."""
+    """Which recorded call is which call of the rerun, by their places. Those of one reply run at the same time."""
     pairs: dict[int, int] = {}
     for after_place, call in enumerate(after):
-        same = (place for place, known in enumerate(before) if place not in pairs and known.is_same(call.call))
-        if (before_place := next(same, None)) is not None:
+        same = [place for place, known in enumerate(before) if place not in pairs and known.is_same(call.call)]
+        passed = max((place for place, other in pairs.items() if after[other].turn < call.turn), default=-1)
+        if (before_place := choose_place(before, same, passed=passed, said=call.said)) is not None:
             pairs[before_place] = after_place
     return pairs
+
+
+def _is_open(
+    ended_at: ToolCall, before: Sequence[RecordedCall], after: Sequence[RecordedCall], pairs: dict[int, int]
+) -> bool:
+    """Whether the rerun has come as far as the recorded conversation, which waits for an answer to this call."""
+    return any(
+        before[place].result is None and after[other].call.call_id == ended_at.call_id for place, other in pairs.items()
+    )
 
 
 def _is_repeated(before: RecordedCall, after: RecordedCall) -> bool:

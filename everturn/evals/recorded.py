@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, pairwise
 from typing import Final
 
 from pydantic import JsonValue
@@ -42,6 +43,8 @@ class RecordedCall:
     """`read`, `idempotent` or `once`; empty if it is not known, as of calls that people or other agents answer."""
     started: bool = False
     """It ran, or may have."""
+    said: int = 0
+    """How often people had spoken by then: what one reply answers counts once."""
 
     @property
     def decision(self) -> Decision | None:
@@ -169,6 +172,7 @@ def recorded_of(exported: Exported) -> Recorded:
     replies: dict[int, Message] = {}
     calls: list[RecordedCall] = []
     stops: dict[int, Stop] = {}
+    said = times_said(exported.messages)
     for position, message in enumerate(exported.messages):
         if message.role != "assistant":
             continue
@@ -184,6 +188,7 @@ def recorded_of(exported: Exported) -> Recorded:
                 results.get(call.call_id),
                 effect=exported.effects.get(call.call_id, ""),
                 started=call.call_id in exported.calls,
+                said=said[position],
             )
             for call in message.tool_calls
         ]
@@ -210,6 +215,28 @@ def recorded_of(exported: Exported) -> Recorded:
         stops=stops,
         reason=(outcome and outcome.reason) or "",
     )
+
+
+def times_said(messages: Sequence[Message]) -> list[int]:
+    """How often people had spoken, for each message: several messages in a row count once."""
+    by_person = [is_said_by_person(message) for message in messages]
+    starts = [now and not before for before, now in pairwise([False, *by_person])]
+    return list(accumulate(map(int, starts)))
+
+
+def choose_place(calls: Sequence[RecordedCall], places: Sequence[int], *, passed: int, said: int) -> int | None:
+    """Which of several recorded calls, all the same, a candidate's call is: first of all one that comes after all that
+    its earlier turns made (the last of these is at `passed`), made when people had spoken as often. So a call that a
+    person denied, and approved after a look-up, is the approved one for a candidate that has looked up."""
+    later = [place for place in places if place > passed]
+    of_this_time = [place for place in places if calls[place].said == said]
+    choices = [
+        *(place for place in later if place in of_this_time),
+        *(place for place in of_this_time if not calls[place].is_denied),
+        *later,
+        *places,
+    ]
+    return next(iter(choices), None)
 
 
 def last_text(replies: Mapping[int, Message]) -> str:

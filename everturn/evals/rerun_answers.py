@@ -12,7 +12,7 @@ from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.evals.candidates import harmless_settings, may_read
 from everturn.evals.cases import CASE
-from everturn.evals.recorded import Recorded, RecordedCall, read_recorded
+from everturn.evals.recorded import Recorded, RecordedCall, choose_place, read_recorded
 from everturn.hooks import LONGEST_TIMEOUT, Hooks, ModelInput, StopWith
 from everturn.records import Message, Text, ToolCall, ToolResult
 from everturn.tools.context import ToolContext, TurnContext
@@ -51,6 +51,10 @@ class _AnsweredCalls:
                 last[of_turn] = places
         return {*self.earlier, *(place for places in last.values() for place in places)}
 
+    def passed(self, turn: int) -> int:
+        """The last place that earlier turns have taken; -1 if there is none."""
+        return max(self.taken_calls(turn, 0), default=-1)
+
 
 class RecordedAnswers(Hooks):
     """Answers each call of a rerun: with the recorded result of the same call, with a stand-in's, or with the end of
@@ -79,6 +83,8 @@ class RecordedAnswers(Hooks):
         """Calls that end their rerun, by its id and theirs."""
         self.agents: Mapping[str, Agent] = {}
         """The candidate and the agents that it knows, by name."""
+        self.said: dict[str, int] = {}
+        """How often people have spoken in a rerun by now, by its id."""
 
     def remember_recorded(self, recorded: Recorded) -> None:
         """Spares reading it once more. A case can't be read elsewhere: its calls wait for this."""
@@ -103,7 +109,13 @@ class RecordedAnswers(Hooks):
         answered = await self._read_once(
             self._answered, context.conversation_id, lambda _: self._read_on(recorded, context)
         )
-        place = self._find_call(recorded, call, answered.taken_calls(context.turn, context.attempt))
+        place = self._find_call(
+            recorded,
+            call,
+            answered.taken_calls(context.turn, context.attempt),
+            passed=answered.passed(context.turn),
+            said=self.said.get(context.conversation_id, 1),
+        )
         if place is not None:
             answered.by_try.setdefault((context.turn, context.attempt), []).append(place)
             return _as_result(call, recorded.calls[place].result_for(call))
@@ -129,11 +141,13 @@ class RecordedAnswers(Hooks):
             return await asyncio.shield(self._recorded.setdefault(key, loop.create_future()))
         return await self._read_once(self._recorded, key, self._read_source)
 
-    def _find_call(self, recorded: Recorded, call: ToolCall, used: set[int]) -> int | None:
-        for place, known in enumerate(recorded.calls):
-            if place not in used and known.result is not None and self._fits_call(call, known):
-                return place
-        return None
+    def _find_call(self, recorded: Recorded, call: ToolCall, used: set[int], *, passed: int, said: int) -> int | None:
+        places = [
+            place
+            for place, known in enumerate(recorded.calls)
+            if place not in used and known.result is not None and self._fits_call(call, known)
+        ]
+        return choose_place(recorded.calls, places, passed=passed, said=said)
 
     def _fits_call(self, call: ToolCall, known: RecordedCall) -> bool:
         if known.is_same(call) or self._matches is None or call.name != known.call.name:
@@ -163,9 +177,13 @@ class RecordedAnswers(Hooks):
         answered = _AnsweredCalls()
         if context.turn > 1:
             rerun = await read_recorded(self._host, context.conversation_id)
+            passed, turn = -1, 0
             for earlier in rerun.calls:
+                if earlier.turn > turn:
+                    passed, turn = max(answered.earlier, default=-1), earlier.turn
                 if earlier.turn < context.turn and earlier.result and earlier.result.by_hook:
-                    place = self._find_call(recorded, earlier.call, set(answered.earlier))
+                    used = set(answered.earlier)
+                    place = self._find_call(recorded, earlier.call, used, passed=passed, said=earlier.said)
                     if place is not None:
                         answered.earlier.append(place)
         return answered

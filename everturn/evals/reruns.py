@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any, Final
 
 from everturn import names
@@ -27,7 +27,7 @@ from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
 from everturn.evals.fingerprints import Fingerprint, fingerprint_of
 from everturn.evals.model_stand_in import played_by
-from everturn.evals.recorded import Recorded, read_recorded
+from everturn.evals.recorded import Recorded, read_recorded, times_said
 from everturn.evals.redaction import DIGEST
 from everturn.evals.rerun_answers import AT_TURN, RERUN_OF, Matcher, RecordedAnswers, StandIn, ended_at
 from everturn.evals.same_meaning import same_meaning
@@ -229,7 +229,7 @@ class HostedCandidate:
             start = await _start_of_turn(self, plan, plan.at_turn, metadata={**labels, AT_TURN: plan.at_turn})
         conversation, is_new = await _begin(self, plan, start)
         if plan.at_turn is None:
-            problem = await _put_messages(conversation, plan)
+            problem = await _put_messages(self, conversation, plan)
         else:
             problem = await _wait_for_turn(conversation)
         rerun = await read_recorded(self.host, plan.id)
@@ -314,7 +314,7 @@ def _start_options(options: RerunOptions) -> dict[str, Any]:
 
 def _start_of(hosted: HostedCandidate, plan: Plan, *, metadata: dict[str, Any]) -> Start:
     """With the first of the recorded messages."""
-    first_message, *later_messages = plan.recorded.asked
+    first_message, *later_messages = _put_together(plan.recorded)
     return start_payload(
         first_message,
         agent=hosted.agent.full_name,
@@ -326,16 +326,17 @@ def _start_of(hosted: HostedCandidate, plan: Plan, *, metadata: dict[str, Any]) 
     )
 
 
-async def _put_messages(conversation: Conversation, plan: Plan) -> str:
+async def _put_messages(hosted: HostedCandidate, conversation: Conversation, plan: Plan) -> str:
     """Puts the other recorded messages to the candidate, one after the other. Returns why it did not end, or an empty
     text."""
-    later_messages = plan.recorded.asked[1:]
+    later_messages = _put_together(plan.recorded)[1:]
     with suppress(Ended):  # a limit was reached, or it was over before this process began
         for number, message in enumerate(later_messages, 2):
             if problem := await _wait_for_reply(conversation):
                 return problem
             if ended_at(await conversation.transcript()):
                 break
+            hosted.hook.said[plan.id] = number
             await conversation.send(message, message_id=f"{names.RERUN}{number}")
         if problem := await _wait_for_reply(conversation):
             return problem
@@ -439,10 +440,23 @@ def _message_before(recorded: Recorded, at_turn: int) -> Message | None:
     spoke."""
     place = _place_of(recorded, at_turn)
     messages = list(takewhile(is_said_by_person, reversed(recorded.messages[:place])))
-    if len(messages) < 2:
-        return next(iter(messages), None)
-    parts = tuple(part for message in reversed(messages) for part in message.parts)
-    return messages[0].model_copy(update={"parts": parts})
+    return _as_one(messages[::-1]) if messages else None
+
+
+def _put_together(recorded: Recorded) -> list[Message]:
+    """What people said, with what one reply answered as one message."""
+    messages = [
+        (number, message)
+        for number, message in zip(times_said(recorded.messages), recorded.messages, strict=True)
+        if is_said_by_person(message)
+    ]
+    return [_as_one([message for _, message in group]) for _, group in groupby(messages, key=lambda pair: pair[0])]
+
+
+def _as_one(messages: Sequence[Message]) -> Message:
+    if len(messages) == 1:
+        return messages[0]
+    return messages[-1].model_copy(update={"parts": tuple(part for message in messages for part in message.parts)})
 
 
 def _place_of(recorded: Recorded, at_turn: int) -> int:

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 from temporalio import activity
 
-from everturn import Agent, Client, Limits, ToolCall, activity_tool, ask_user, tool
+from everturn import Agent, Client, Conversation, Limits, ToolCall, activity_tool, ask_user, tool
 from everturn.errors import InvalidAgent, NotFound, Refused
 from everturn.evals import Thresholds, cases_of, read_recorded, rerun
 from everturn.hooks import AskApproval, before_tool
@@ -442,3 +442,99 @@ async def test_a_conversation_in_which_nobody_has_said_anything_gets_a_finding_a
     assert [compared.verdict for compared in at_turn.comparisons] == ["same calls", "stuck"]
     assert "no reply of turn 2. Its turns with a reply: none." in at_turn.comparisons[1].problem
     assert "silent" in reruns.as_markdown()
+
+
+@tool(effect="once", needs_approval=True)
+def refund(cents: int) -> str:
+    """Refunds."""
+    ran.append(f"refund {cents}")
+    return f"refunded {cents}"
+
+
+REFUND = call("refund", {"cents": 5})
+
+
+async def test_a_call_that_was_denied_and_approved_after_a_look_up_is_the_approved_one_after_a_look_up(
+    client: Client, scripted: Scripted
+) -> None:
+    def candidate(*replies: Any) -> Agent:
+        return agent_on(scripted(by_turn(*replies)), tools=[find_order, refund])
+
+    hasty = candidate(REFUND, FIND, REFUND, "Done.")
+    told = candidate(REFUND, "Denied.", REFUND, "Done.")
+    async with hosting(client, hasty):
+        conversation = await client.start(hasty, "Refund", id="learned")
+        await waiting(conversation)
+        await conversation.deny("*", "look it up first")
+        await eventually(lambda: approved(conversation))
+        await conversation.outcome()
+    async with hosting(client, told):
+        conversation = await client.start(told, "Refund", id="told", keep_open=timedelta(minutes=1))
+        await waiting(conversation)
+        await conversation.deny("*", "not yet")
+        await conversation.reply()
+        await conversation.send("Now")
+        await eventually(lambda: approved(conversation))
+        await conversation.reply()
+        await conversation.close()
+        await conversation.outcome()
+    ran.clear()
+    careful = candidate(FIND, REFUND, "Done.")
+    patient = candidate("When?", REFUND, "Done.")
+    [case, *_] = cases_of(await read_recorded(client, "learned"))
+    for source, agent in (("learned", careful), (case, careful), ("told", patient)):
+        [compared] = (await rerun(client, source, agent=agent)).comparisons
+        assert (compared.verdict, compared.uncorrected, compared.findings()) == ("same calls", (), [])
+        assert results_of(compared.rerun.messages)[-1].text == "refunded 5"
+    for source, agent in (("learned", hasty), ("told", told), ("learned", candidate(REFUND, "Done."))):
+        [compared] = (await rerun(client, source, agent=agent)).comparisons
+        assert len(compared.uncorrected) == 1
+    assert ran == []
+
+
+async def approved(conversation: Conversation) -> bool:
+    """Whether a call waited, and is approved."""
+    status = await conversation.status()
+    if status.waiting:
+        await conversation.approve("*")
+    return bool(status.waiting)
+
+
+async def test_a_recorded_conversation_that_waits_for_an_approval_is_compared_as_far_as_it_is(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(by_turn(FIND, REFUND, "Done.")), tools=[find_order, refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund", id="waits")
+        await waiting(conversation)
+        ran.clear()
+        [compared] = (await rerun(client, "waits", agent=agent)).comparisons
+        assert (compared.verdict, compared.diverged, compared.findings()) == ("same calls", None, [])
+        other = agent_on(scripted(by_turn(FIND, call("refund", {"cents": 6}), "Done.")), tools=[find_order, refund])
+        [compared] = (await rerun(client, "waits", agent=other)).comparisons
+        assert compared.verdict == "diverged"
+        assert 'refund({"cents": 6}); recorded: refund({"cents": 5})' in compared.findings()[-1]
+        await conversation.deny("*")
+        await conversation.outcome()
+    assert ran == []
+
+
+async def test_messages_that_one_reply_answered_are_put_together(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(by_turn("One.", "Two and three.", "Four.")))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "1", id="chat", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+    await conversation.send("2")
+    await conversation.send("3")
+    async with hosting(client, agent):
+        await conversation.reply()
+        await conversation.send("4")
+        await conversation.reply()
+        await conversation.close()
+        await conversation.outcome()
+    assert [message.role for message in await conversation.transcript()] == [
+        "user", "assistant", "user", "user", "assistant", "user", "assistant"
+    ]  # fmt: skip
+    [compared] = (await rerun(client, "chat", agent=agent)).comparisons
+    assert [message.text for message in compared.rerun.asked] == ["1", "2\n3", "4"]
+    assert (compared.rerun.turns, compared.same_text) == (3, True)
