@@ -243,6 +243,7 @@ LOADERS = {
     "everturn.client.interpreter_exit": "closes what of other libraries was loaded, and loads none",
     "everturn.client.trace_context": "takes OpenTelemetry's trace if the user's program has loaded OpenTelemetry",
     "everturn.evaluations.pydantic_evaluators": "knows evaluators of pydantic-evals, which the program has loaded",
+    "everturn.evals.fingerprints": "asks where a module that the user's program has loaded is, and loads none",
     "everturn.logs": "keeps structlog from loading rich",
     "everturn.system.user_modules": "loads users' own modules and files, by the names that they give",
     "everturn.temporal.sandbox_imports": "gives Temporal's sandbox the modules that the process has",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +39,7 @@ LONG = 300_000
 """Characters: such as of a file in Base64."""
 
 
+@pytest.mark.timeout(30)  # a search that begins anew at each character takes minutes; this one, less than a second
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize(
     "part", ["x", "1", "1.", "a.", "a@", "a@b.", "AB12 ", "AB12", "+1 ", "+", "1-", "9+/a", "+1()", "-", "255."]
@@ -47,10 +47,8 @@ LONG = 300_000
 def test_a_long_text_is_read_once(name: str, part: str) -> None:
     text = part * (LONG // len(part))
     redact = make_redactor([name])
-    began = time.process_time()
-    redact(text)
-    redact(f"a@{text}")
-    assert time.process_time() - began < 1
+    for long_text in (text, f"a@{text}"):
+        assert redact(f"{long_text} jane.doe").endswith("jane.doe")
 
 
 def test_nothing_of_a_case_is_passed_over() -> None:
