@@ -14,6 +14,7 @@ from everturn import names
 from everturn.activities import hook_answers
 from everturn.activities.hook_answers import same_record
 from everturn.agent import Agent
+from everturn.calls.pending_calls import CHANGED_UNFIT
 from everturn.hooks import (
     AskApproval,
     DenyCall,
@@ -375,4 +376,4 @@ async def _check_change(before: ToolCall, after: ToolCall, tool: Tool, context: 
     try:
         await tool.checked(after.arguments, context)
     except InvalidArguments as error:
-        raise HookFailed(f"its arguments do not fit: {error}") from None
+        raise HookFailed(f"{CHANGED_UNFIT}: {error}") from None

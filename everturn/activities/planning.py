@@ -15,6 +15,7 @@ from everturn.activities.handoff_planning import SaidBefore, one_at_the_most, pl
 from everturn.activities.hook_runs import CallVerdict, HookRuns, after_hooks, hooks_at, seconds_at
 from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
+from everturn.calls.pending_calls import UNSEEN_BY_HOOKS
 from everturn.names import TOO_DEEP, TOO_LARGE
 from everturn.plans import (
     AwaitAnswer,
@@ -311,7 +312,7 @@ async def _plan_manual(facts: _ReplyFacts, tool: Tool | None, call: ToolCall, co
         except InvalidArguments as error:
             problem = str(error)
         if tool is None or problem:
-            verdict = CallVerdict(call, asks=f"its hooks can't see it: {problem}", failed=True)
+            verdict = CallVerdict(call, asks=f"{UNSEEN_BY_HOOKS}: {problem}", failed=True)
         else:
             verdict = await _ask_hooks(facts, tool, call, context)
     if verdict.denied is not None:

@@ -38,6 +38,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
+from everturn.calls.pending_calls import EDITED
 from everturn.errors import NeedsApproval, OutcomeUnknown, Retry
 from everturn.heartbeats.heartbeat import Heartbeat
 from everturn.heartbeats.worker_heartbeats import Heartbeats
@@ -429,7 +430,7 @@ def _refuse_edit(
     if request.decision and request.decision.arguments is not None:
         # A person made the mistake, so a person corrects it.
         raise ApplicationError(
-            shortened(f"the edited arguments {problem}", max_bytes=MAX_CAUSE_BYTES),
+            shortened(f"{EDITED} {problem}", max_bytes=MAX_CAUSE_BYTES),
             # The event of a local activity does not say whose it is.
             {"call_id": request.call_id, "tool": name, **_proposal_details(proposed)},
             type=names.INVALID_EDIT,

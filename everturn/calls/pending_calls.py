@@ -33,6 +33,14 @@ AT_THE_GATE = (*RULED, "invalid_edit")
 QUESTION_CHARS = 16
 """Of the digest that names a question."""
 
+EDITED = "the edited arguments"
+"""So begins what is wrong with those that a person put in."""
+UNSEEN_BY_HOOKS = "its hooks can't see it"
+"""So begins why a call is put before a person in place of its hooks."""
+
+CHANGED_UNFIT = "its arguments do not fit"
+"""So begins what is wrong with those that a hook put in."""
+
 READ_ELSEWHERE = (
     "If another version of the code wrote it, deploy that version. If it is in external "
     "storage, set EVERTURN_STORAGE to the same value on all workers."
@@ -230,6 +238,20 @@ class PendingCall:
     def with_question(self, **changes: object) -> PendingCall:
         question = self.asked.model_copy(update=changes)
         return replace(self, call=_as_asked(self.call, question), asked=question)
+
+
+def why_without_arguments(call: WaitingCall) -> str:
+    """Why it waits, in words that quote none of its arguments: they may come from the model or from a person. The words
+    of tools, hooks and rules are kept."""
+    if call.reason == "asks_user":  # the question is an argument
+        return "the model has a question"
+    if "safety_decision" in call.arguments:  # Gemini's, which has the reason in it
+        return f"{call.tool} needs approval"
+    for begin, rest in ((EDITED, " are not taken"), (UNSEEN_BY_HOOKS, ""), (CHANGED_UNFIT, "")):
+        before, found, _ = call.why.partition(begin)
+        if found:
+            return f"{before}{begin}{rest}{')' if before.endswith('(') else ''}"
+    return call.why
 
 
 def _as_asked(call: ToolCall, question: QuestionToPerson) -> ToolCall:

@@ -17,6 +17,7 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from everturn import names
 from everturn.calls.causes import Stall, cause_of
+from everturn.calls.pending_calls import why_without_arguments
 from everturn.logs import workflow_log
 from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
 from everturn.records import CUT_OFF, Outcome
@@ -29,6 +30,9 @@ from everturn.workflows.timeouts import BEGIN_WEBHOOK_WITHIN
 
 MOST_AGENTS: Final = 16
 """In a path; of a longer one, the last."""
+
+UNFIT_OUTPUT: Final = "the last reply does not fit the output type"
+"""So begins the reason of an outcome; what follows quotes the reply."""
 
 MOST_CALLS: Final = 25
 """In a message that would be too large with all of them."""
@@ -175,7 +179,9 @@ def fitting_data(heading: dict[str, Any], facts: dict[str, Any], target: Webhook
     if waiting := facts.get("waiting"):
         content["waiting"] = [_call_data(call, target) for call in waiting]
     if outcome := facts.get("outcome"):
-        content["outcome"] = _without_fields(outcome, () if "text" in target.include else ("text",))
+        if "text" not in target.include:
+            outcome = _without_text(outcome)
+        content["outcome"] = outcome
     if size_of({**heading, **content}) <= MAX_WEBHOOK_BYTES:
         return {**heading, **content}
     content = {name: _short_value(value) for name, value in facts.items() if name not in ("waiting", "outcome")}
@@ -191,8 +197,16 @@ def fitting_data(heading: dict[str, Any], facts: dict[str, Any], target: Webhook
 def _call_data(call: WaitingCall, target: WebhookTarget) -> dict[str, Any]:
     """`call_id` and `address`: what a decision names."""
     data = call.model_copy(update={"path": target.path})
-    written = {**data.as_json(), "address": data.address}
-    return _without_fields(written, ("path", *(() if "arguments" in target.include else ("arguments",))))
+    written = _without_fields({**data.as_json(), "address": data.address}, ("path",))
+    if "arguments" in target.include:
+        return written
+    return _without_fields(written, ("arguments",)) | {"why": why_without_arguments(call)}
+
+
+def _without_text(outcome: dict[str, Any]) -> dict[str, Any]:
+    """Also without what a reason quotes of it."""
+    before, found, _ = (outcome["reason"] or "").partition(UNFIT_OUTPUT)
+    return _without_fields(outcome, ("text",)) | ({"reason": before + UNFIT_OUTPUT} if found else {})
 
 
 def _without_fields(fields: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:

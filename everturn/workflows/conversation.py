@@ -28,7 +28,7 @@ from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BY
 from everturn.state import State
 from everturn.subagents.workflow import SubAgents
 from everturn.truncation import short_status
-from everturn.webhooks.conversation_events import Webhooks
+from everturn.webhooks.conversation_events import UNFIT_OUTPUT, Webhooks
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
@@ -159,7 +159,7 @@ class ConversationWorkflow:
         if limit:
             return self._end_with("limit_reached", reason=limit)
         if problem := self._state.last_reply.output_problem:
-            return self._end_with("failed", reason=f"the last reply does not fit the output type: {problem}")
+            return self._end_with("failed", reason=f"{UNFIT_OUTPUT}: {problem}")
         if cut := self._state.cancelled:
             return self._end_with("cancelled", reason=cut)
         if self._state.abandoned and (self._state.unseen.messages or self._state.inbox.messages):

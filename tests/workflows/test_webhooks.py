@@ -17,9 +17,11 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from everturn import Client, Limits, Webhook, names, tool
 from everturn.errors import InvalidAgent
 from everturn.evals import rerun
+from everturn.payloads import WaitingCall, WebhookTarget
 from everturn.sizes import MAX_WEBHOOK_BYTES, size_of
 from everturn.temporal.ids import webhooks_prefix
 from everturn.testing import ScriptedModel, call, fail, say
+from everturn.webhooks.conversation_events import fitting_data
 from everturn.webhooks.signing import signing_keys
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -217,6 +219,65 @@ async def test_a_worker_that_has_no_webhook_yet_hands_the_message_on_in_the_midd
     async with hosting(client, deployed):
         await delivery.result()
     assert receiver.kinds == ["done"]
+
+
+async def test_no_value_of_an_argument_is_sent_unasked_also_not_by_why_an_edit_did_not_fit(
+    client: Client, scripted: Scripted, receiver: Receiver
+) -> None:
+    @tool(needs_approval=True)
+    def pay(cents: int) -> str:
+        return f"paid {cents}"
+
+    agent = agent_on(scripted([call("pay", {"cents": 5}, id="c1"), "Paid."]), tools=[pay], webhook=hooked(receiver))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Pay.")
+        await waiting(conversation)
+        await conversation.approve("c1", arguments={"cents": "s3cr3t"})
+        await eventually(lambda: len(receiver.messages) == 2)
+        [call_waiting] = (await conversation.status()).waiting
+        assert "s3cr3t" in call_waiting.why
+        await conversation.deny("c1")
+        await conversation.outcome()
+    [sent] = receiver.messages[1]["data"]["waiting"]
+    assert (sent["reason"], sent["why"]) == ("invalid_edit", "the edited arguments are not taken")
+    assert "s3cr3t" not in str(receiver.messages)
+
+
+@pytest.mark.parametrize(
+    ("reason", "why", "arguments", "sent"),
+    [
+        ("needs_approval", "refund needs approval", {}, "refund needs approval"),
+        ("asks_user", "Is s3cr3t yours?", {"question": "Is s3cr3t yours?"}, "the model has a question"),
+        (
+            "outcome_unknown",
+            "outcome unknown: it was lost (the edited arguments do not fit: s3cr3t)",
+            {},
+            "outcome unknown: it was lost (the edited arguments are not taken)",
+        ),
+        ("needs_approval", "its hooks can't see it: got s3cr3t", {}, "its hooks can't see it"),
+        (
+            "needs_approval",
+            "the hook 'h' failed: its arguments do not fit: got s3cr3t",
+            {},
+            "the hook 'h' failed: its arguments do not fit",
+        ),
+        (
+            "needs_approval",
+            "click needs approval: s3cr3t",
+            {"safety_decision": {"explanation": "s3cr3t"}},
+            "click needs approval",
+        ),
+    ],
+)
+def test_a_reason_is_sent_without_what_it_quotes(reason: Any, why: str, arguments: dict[str, Any], sent: str) -> None:
+    tool_name = why.partition(" ")[0]
+    call_waiting = WaitingCall(call_id="c", tool=tool_name, reason=reason, why=why, arguments=arguments)
+    target = WebhookTarget(agent="clerk", conversation_id="x")
+    told = target.model_copy(update={"include": ("arguments",)})
+    assert fitting_data({}, {"waiting": [call_waiting]}, target)["waiting"][0]["why"] == sent
+    assert fitting_data({}, {"waiting": [call_waiting]}, told)["waiting"][0]["why"] == why
+    problem = {"reason": "the last reply does not fit the output type: got s3cr3t", "text": "s3cr3t"}
+    assert "s3cr3t" not in str(fitting_data({}, {"outcome": problem}, target))
 
 
 async def test_a_sub_agents_call_is_told_under_its_parents_path_once_also_across_runs(
