@@ -38,6 +38,8 @@ class FoundAnswer:
 class _Under:
     """What is known of the answer that is under way."""
 
+    begin: int | None = None
+    """The position of its first message in the transcript; None if it began in an earlier run."""
     since: datetime | None = None
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -64,7 +66,7 @@ class AnswerReader:
     def take_step(self, step: steps.Step) -> steps.TurnCompleted | None:
         """Returns the step if it ends an answer; until the next one, the reader is as of that moment."""
         if self.is_over:
-            self.under = _Under()
+            self.under = _Under(begin=self.transcript.base + len(self.transcript.messages))
             self.is_over = False
         self.transcript.take_step(step)
         match step:
@@ -72,6 +74,8 @@ class AnswerReader:
                 self.start = step.start
                 self.previous_run_id = step.previous_run_id
                 self.began_at = step.at
+                if step.start.carry is None or not step.start.carry.owed:
+                    self.under.begin = self.transcript.base
             case steps.TurnScheduled(request=request) if not request.summarise:
                 self.under.since = self.under.since or step.at
             case steps.TurnCompleted(request=request) if not request.summarise:
@@ -100,8 +104,8 @@ class AnswerReader:
     ) -> JudgedAnswer:
         """The answer that `end` has ended just now. Raises NotFound if earlier messages are gone, and RPCError."""
         messages = await read_transcript(client, conversation_id, self.transcript)
-        begin = _begin_of_answer(messages)
-        questions = [message.text for message in messages[_first_question(messages, begin) : begin]]
+        begin = _begin_of_answer(messages) if self.under.begin is None else self.under.begin
+        asked = filter(is_said_by_person, messages[_first_question(messages, begin) :])
         start = self.start
         return JudgedAnswer(
             conversation_id=conversation_id,
@@ -109,7 +113,7 @@ class AnswerReader:
             turn=end.request.turn,
             agent=end.request.agent,
             model=self._model,
-            input="\n".join(questions),
+            input="\n".join(message.text for message in asked),
             text=end.reply.message.text,
             stop=end.reply.stopped,
             output=end.reply.output,
@@ -141,12 +145,18 @@ class AnswerReader:
 
 
 def _begin_of_answer(messages: Sequence[Message]) -> int:
-    """The position after the last message of a person."""
-    return next((place + 1 for place in reversed(range(len(messages))) if is_said_by_person(messages[place])), 0)
+    """The position of the first message of the last answer, by the messages alone: people may also write while its
+    calls run or wait."""
+    for place in reversed(range(1, len(messages))):
+        said = messages[place - 1]
+        is_reply = said.role == "assistant" and not (said.tool_calls or said.summary)
+        if is_reply and is_said_by_person(messages[place]):
+            return place
+    return 0
 
 
 def _first_question(messages: Sequence[Message], begin: int) -> int:
-    """The position of the first of the messages of people that are answered together."""
+    """The position of the first message that is answered: of earlier ones, those that had no answer."""
     first = begin
     while first and is_said_by_person(messages[first - 1]):
         first -= 1

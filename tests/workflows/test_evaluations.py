@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,6 +33,7 @@ from everturn.evaluations.client import Evaluation, means_of
 from everturn.evaluations.collector import EvaluationCollectorWorkflow
 from everturn.evaluations.sampling import collector_id, evaluation_id
 from everturn.evaluations.workflow import EvaluationWorkflow
+from everturn.history.answers import find_answers, read_answer
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
@@ -141,6 +142,35 @@ async def test_an_evaluator_gets_the_answer_with_what_people_decided_and_its_res
         await Replayer(workflows=[workflow], data_converter=data_converter).replay_workflow(history)
 
 
+@pytest.mark.parametrize("events", [1000, 5], ids=["one run", "several runs"])
+async def test_an_answer_begins_after_the_one_before_it_also_if_a_person_writes_while_its_call_waits(
+    client: Client, scripted: Scripted, bounds: Bounds, events: int
+) -> None:
+    bounds(events=events)
+    replies = ["Hello.", call("refund", {"cents": 500}, id="r1"), "I may not."]
+    agent = agent_on(scripted(replies), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(hours=1))
+        await conversation.reply()
+        await conversation.send("Pay me back")
+        await waiting(conversation)
+        await conversation.send("Please hurry!")
+        await conversation.deny("r1", reason="never")
+        await conversation.reply()
+        await conversation.close()
+        await conversation.outcome()
+    described = await client.temporal.get_workflow_handle(conversation.id).describe()
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    found = await find_answers(client.temporal, conversation.id, described.run_id, since=long_ago)
+    read = [await read_answer(client.temporal, conversation.id, one.run_id, one.turn) for one in found]
+    assert [
+        (answer.turn, answer.input, [c.name for c in answer.calls]) for answer in sorted(read, key=lambda a: a.turn)
+    ] == [
+        (1, "Hi", []),
+        (3, "Pay me back\nPlease hurry!", ["refund"]),
+    ]
+
+
 async def test_each_answer_of_an_open_conversation_is_judged_once_and_the_conversation_has_no_trace_of_it(
     client: Client, scripted: Scripted
 ) -> None:
@@ -183,7 +213,7 @@ async def test_each_answer_of_an_open_conversation_is_judged_once_and_the_conver
 
 WORKER = """
 import asyncio, os, signal, sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from everturn import Agent, Client, Model, Worker
 from everturn.evaluations import answer_search
