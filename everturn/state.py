@@ -129,9 +129,18 @@ class LastReply:
         """The number of final replies in a row that did not fit the output type."""
         self.final = carry.origin is not None and not carry.owed
         """It has no calls."""
+        self.in_answer = carry.open is not None or bool(results_in(carry.unseen))
+        """It belongs to the answer that is given now or was given last."""
+        self.cut_text = ""
+        """What was said of a later reply, of the same answer, that was cut short."""
+
+    def begin_answer(self) -> None:
+        self.final = self.in_answer = False
+        self.cut_text = ""
 
     def replace(self, reply: ModelReply) -> None:
         self.final = reply.final
+        self.in_answer = True
         self.text = reply.message.text
         # Calls say themselves that the model went on; what was cut off before them is told to the model.
         self.stop = "end" if reply.stop == "tool_calls" else reply.stop
@@ -267,16 +276,19 @@ class State:
     # ------------------------------------------------------------ turns
 
     def begin_answer(self) -> None:
-        if not self.answering:  # otherwise, the earlier run began this answer
+        if self.answering:  # the earlier run began this answer
+            self.last_reply.final = False
+        else:
             self.in_charge.handoffs = 0
+            self.last_reply.begin_answer()
         self.answering = True
-        self.last_reply.final = False
         self.cancelled = ""
 
     def end_answer(self) -> None:
         self.tools = None
         if self.reply_awaited and (seen := self._seen):
             self.unseen.messages.append(seen.as_message(self.in_charge.author))
+            self.last_reply.cut_text = seen.text
             self.totals.add_usage(seen.usage, seen.cost_usd)
         self._seen = None
         self.answering = False
@@ -309,6 +321,7 @@ class State:
         self.unseen.clear()
         self.reply_awaited = False
         if reply.message.cut_short:
+            self.last_reply.cut_text = reply.message.text
             return
         self._called_in = self.turn
         self.last_reply.replace(reply)

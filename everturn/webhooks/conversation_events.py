@@ -100,25 +100,31 @@ class Webhooks:
             self._send_event("done", outcome=self._answer_of(state))
 
     def _answer_of(self, state: State) -> dict[str, Any]:
-        status = "answered"
-        if state.cancelled:
-            status = "cancelled"
-        return {
-            "status": status,
-            "reason": state.cancelled or CUT_OFF.get(state.last_reply.stop),
-            "stop": state.last_reply.stop,
+        reply = state.last_reply
+        answer = {
+            "status": "answered",
+            "reason": CUT_OFF.get(reply.stop),
+            "stop": reply.stop,
             "turns": state.turn,
             "tool_calls": state.totals.tool_calls,
             "cost_usd": state.totals.cost_usd,
-            "text": state.last_reply.text,
+            "text": reply.text,
         }
+        if state.cancelled:
+            answer |= {"status": "cancelled", "reason": state.cancelled}
+            if not reply.final:  # the text is an earlier one
+                answer |= {"stop": "end", "text": reply.cut_text}
+        return answer
 
     async def send_end(self, outcome: Outcome) -> None:
         """Has the end told, in this workflow task, so that nothing can come in meanwhile."""
         if not self._targets:
             return
         names_of_facts = ("status", "reason", "stop", "turns", "tool_calls", "cost_usd", "text")
-        self._send_event("done", outcome={name: getattr(outcome, name) for name in names_of_facts})
+        facts = {name: getattr(outcome, name) for name in names_of_facts}
+        if outcome.status != "completed" and not self._state.last_reply.in_answer:
+            facts |= {"stop": "end", "text": self._state.last_reply.cut_text}
+        self._send_event("done", outcome=facts)
         with suppress(asyncio.CancelledError):  # it is over already, and says so
             await self.all_begun()
 

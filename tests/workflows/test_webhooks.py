@@ -149,6 +149,34 @@ async def test_it_hears_of_a_stall_before_the_first_reply_of_an_answer_and_of_ea
     assert (end["state"], end["outcome"]["status"]) == ("done", "cancelled")
 
 
+async def test_what_is_cancelled_never_has_the_text_of_an_earlier_answer(
+    client: Client, scripted: Scripted, receiver: Receiver
+) -> None:
+    replies = ["Hello.", call("refund", {"order_id": "81"}), say("Hello ag", finish="length"), fail(401, "no such key")]
+    agent = agent_on(scripted(replies), tools=[refund], webhook=hooked(receiver, events=["done"], include=["text"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(hours=1))
+        await conversation.reply()
+        await conversation.send("Refund it.")
+        await waiting(conversation)
+        await conversation.cancel_turn()
+        await reaches(conversation, "idle")
+        await conversation.send("Hi again")
+        await conversation.reply()
+        await conversation.send("And now?")
+        await reaches(conversation, "stalled")
+        await client.temporal.get_workflow_handle(conversation.id).cancel()
+        await conversation.outcome()
+        await eventually(lambda: len(receiver.messages) == 4)
+    outcomes = sorted((message["data"]["outcome"] for message in receiver.messages), key=lambda told: told["turns"])
+    assert [(told["status"], told["turns"], told["stop"], told["text"]) for told in outcomes] == [
+        ("answered", 1, "end", "Hello."),
+        ("cancelled", 2, "end", ""),
+        ("answered", 3, "length", "Hello ag"),
+        ("cancelled", 4, "end", ""),
+    ]
+
+
 async def test_a_limit_is_an_end_and_what_the_receiver_refuses_is_final_and_harms_nobody(
     client: Client, scripted: Scripted, receiver: Receiver
 ) -> None:
