@@ -25,11 +25,15 @@ from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened,
 from everturn.state import State
 from everturn.text.iso_times import iso_time
 from everturn.webhooks.records import WebhookEvent, WebhookFacts, WebhookMessage
+from everturn.workflows.eviction_guard import OwnLoop
 from everturn.workflows.new_waits import NewWaits
 from everturn.workflows.timeouts import BEGIN_WEBHOOK_WITHIN
 
 MOST_AGENTS: Final = 16
 """In a path; of a longer one, the last."""
+
+EACH_ANSWER: Final = "webhook: each answer"
+"""The patch of conversations that tell of an answer although the next message is here already."""
 
 UNFIT_OUTPUT: Final = "the last reply does not fit the output type"
 """So begins the reason of an outcome; what follows quotes the reply."""
@@ -48,10 +52,15 @@ class Webhooks:
         """The last one that was announced."""
         self._answered_turn = state.turn
         """That of the last answer that was announced."""
+        self._is_owed = state.answering
+        """The answer of that turn began in the run before, and has not ended."""
+        self.told_each = False
+        """Something was sent that an older version would not have sent."""
         self._failed_turn: WebhookFacts | None = None
         """What a turn that failed said of the webhook, before any reply could."""
         self._count = 0
         self._beginning: set[asyncio.Task[None]] = set()
+        self._own_loop = OwnLoop()
 
     @property
     def is_busy(self) -> bool:
@@ -95,9 +104,29 @@ class Webhooks:
             self._stall = state.stall
             if state.stall:
                 self._send_event("stalled", cause=state.stall.cause, cure=state.stall.cure)
-        if state.is_idle and state.turn != self._answered_turn:
-            self._answered_turn = state.turn
-            self._send_event("done", outcome=self._answer_of(state))
+        if state.is_idle and (state.turn != self._answered_turn or (self._is_owed and self._tells_each)):
+            self._send_answer()
+
+    def send_answer_before_next(self) -> None:
+        """To be called when an answer has ended. If the next message is here already, the conversation will not be
+        idle in between."""
+        state = self._state
+        is_over = state.last_reply.final or (state.cancelled and not state.abandoned)
+        is_due = state.inbox.everything and is_over and self._own_loop.is_running
+        if is_due and self._targets and state.turn != self._answered_turn and self._tells_each:
+            self._send_answer()
+
+    def _send_answer(self) -> None:
+        self._answered_turn = self._state.turn
+        self._is_owed = False
+        self._send_event("done", outcome=self._answer_of(self._state))
+
+    @property
+    def _tells_each(self) -> bool:
+        """Whether its history is of a version that tells of every answer. Only asked if it makes a difference: the
+        first time is an event."""
+        self.told_each = self.told_each or workflow.patched(EACH_ANSWER)
+        return self.told_each
 
     def _answer_of(self, state: State) -> dict[str, Any]:
         reply = state.last_reply

@@ -192,6 +192,7 @@ class ConversationWorkflow:
                 stop_if_cancelled()  # if both happen at once, the workflow's cancellation wins
             self._state.end_answer()
             self._tracing.end_answer("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
+            self._webhooks.send_answer_before_next()
         return None
 
     async def _next_message(self) -> bool:
@@ -406,9 +407,12 @@ class ConversationWorkflow:
         """Messages that came while it closed continue it as a new run, as they would right after its end."""
         self._cut_short("the conversation was closed")
         await continue_as_new.fit_unseen(self._state, self._results)
+        now = workflow.time()
+        if self._webhooks.told_each:
+            await self._webhooks.all_begun()  # by a local activity, beside which the clock goes on before the history's
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
-        self._state.take_up_again(workflow.time())
+        self._state.take_up_again(now)
         continue_as_new.begin_next_run(self._next_input())
 
     # ------------------------------------------------------------ the end

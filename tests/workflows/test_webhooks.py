@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ from everturn.evals import rerun
 from everturn.payloads import WaitingCall, WebhookTarget
 from everturn.sizes import MAX_WEBHOOK_BYTES, size_of
 from everturn.temporal.ids import webhooks_prefix
-from everturn.testing import ScriptedModel, call, fail, say
+from everturn.testing import ScriptedModel, call, fail, say, slow
 from everturn.webhooks.conversation_events import fitting_data
 from everturn.webhooks.signing import signing_keys
 from tests.support.agents import agent_on, hosting
@@ -147,6 +148,51 @@ async def test_it_hears_of_a_stall_before_the_first_reply_of_an_answer_and_of_ea
     assert "is cut off" in answers[1]["reason"]
     assert waits["waiting"][0]["arguments"] == {"order_id": "81"}
     assert (end["state"], end["outcome"]["status"]) == ("done", "cancelled")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_each_answer_is_told_with_its_own_text_also_if_the_next_message_came_during_its_turn(
+    client: Client, scripted: Scripted, receiver: Receiver, closed: bool
+) -> None:
+    go = threading.Event()
+    model = scripted([slow("First answer", after=3, until=go), "Second answer"])
+    agent = agent_on(model, webhook=hooked(receiver, include=["text"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "One")
+        await eventually(lambda: model.requests)
+        if closed:  # the message is for the next run
+            await conversation.close()
+        await client.temporal.get_workflow_handle(conversation.id).signal(names.MESSAGE, {"text": "Two"})
+        go.set()
+        await conversation.outcome()
+        await eventually(lambda: len(receiver.messages) == 2)
+    outcomes = sorted((message["data"]["outcome"] for message in receiver.messages), key=lambda told: told["turns"])
+    assert [(told["status"], told["turns"], told["text"]) for told in outcomes] == [
+        ("answered", 1, "First answer"),
+        ("completed", 2, "Second answer"),
+    ]
+
+
+async def test_an_answer_that_is_cancelled_in_a_later_run_than_it_began_is_told(
+    client: Client, scripted: Scripted, receiver: Receiver, bounds: Bounds
+) -> None:
+    bounds(events=5)
+    model = scripted([call("refund", {"order_id": "81"})])
+    agent = agent_on(model, tools=[refund], webhook=hooked(receiver, events=["done"], include=["text"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund it.", keep_open=timedelta(hours=1))
+        await waiting(conversation)
+        await eventually(lambda: is_in_a_later_run(client, conversation.id))
+        await conversation.cancel_turn()
+        await eventually(lambda: receiver.messages)
+    [told] = receiver.messages
+    assert (told["data"]["outcome"]["status"], told["data"]["outcome"]["text"]) == ("cancelled", "")
+
+
+async def is_in_a_later_run(client: Client, conversation_id: str) -> bool:
+    described = await client.temporal.get_workflow_handle(conversation_id).describe()
+    info = described.raw_description.workflow_execution_info
+    return info.first_run_id != info.execution.run_id
 
 
 async def test_what_is_cancelled_never_has_the_text_of_an_earlier_answer(
