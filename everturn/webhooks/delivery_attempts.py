@@ -18,13 +18,15 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Wo
 
 from everturn import names
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.patience import spend
+from everturn.activities.attempts import this_try
+from everturn.activities.patience import spend, time_spent
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent
 from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.http.retry_after import seconds_to_wait
 from everturn.logs import get_logger
 from everturn.lost_workers.journal import RPC_TIMEOUT
+from everturn.lost_workers.poison_calls import details_left, leave_details
 from everturn.temporal.ids import webhook_workflow_id
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.text.commands import command_about
@@ -42,12 +44,25 @@ LEAST_WAIT_SECONDS: Final = 1.0
 TRIED_AGAIN: Final = frozenset({408, 425, 429})
 """Beside 5xx: the receiver may take the same message later."""
 
+LAST_SECONDS: Final = timedelta(seconds=1)
+"""So long before the end of its patience is the last try."""
+
+SHARE_OF_SLOTS: Final = 10
+"""One in so many of a worker's activities may be a try, and at least one: a receiver that hangs has it for as long as
+the webhook's `timeout`."""
+FIRST_TURN_DELAY: Final = timedelta(seconds=2)
+LONGEST_TURN_DELAY: Final = timedelta(seconds=30)
+"""Of messages that wait until there are fewer tries."""
+
 AGENT_PATIENCE: Final = timedelta(days=1)
 """For a worker that hosts the agent."""
 
 ROLLOUT: Final = timedelta(minutes=30)
 """How long workers whose agent has no webhook hand a message on: in the middle of a deploy, others have it."""
 LONGEST_ROLLOUT_DELAY: Final = timedelta(minutes=1)
+
+_ASKED: Final = "everturn_webhook_asked"
+"""How often the receiver was asked: what a try leaves to the next one."""
 
 _NEXT: Final = {"conversation.waiting": "approve", "conversation.stalled": "resume"}
 """The command for what people can do about it. Otherwise, they can only look."""
@@ -56,13 +71,17 @@ _log = get_logger("everturn.webhook")
 
 
 class WebhookSending:
-    """`task_queue`: that of the conversations."""
+    """`task_queue`: that of the conversations; `slots`: how many activities the worker runs at once."""
 
-    def __init__(self, agents: Mapping[str, Agent], client: Client, *, task_queue: str, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self, agents: Mapping[str, Agent], client: Client, *, task_queue: str, heartbeats: Heartbeats, slots: int
+    ) -> None:
         self._agents = agents
         self._client = client
         self._task_queue = task_queue
         self._heartbeats = heartbeats
+        self._most_at_once = max(1, slots // SHARE_OF_SLOTS)
+        self._at_once = 0
 
     def activities(self) -> list[Any]:
         return [self.begin_webhook, self.send_webhook]
@@ -91,7 +110,13 @@ class WebhookSending:
         with self._heartbeats.beating():
             if agent.webhook is None:
                 raise _without_webhook(agent, message)
-            await _send_once(agent.webhook, message)
+            if self._at_once >= self._most_at_once:
+                raise _wait_for_turn()
+            self._at_once += 1
+            try:
+                await _send_once(agent.webhook, message)
+            finally:
+                self._at_once -= 1
 
 
 async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
@@ -99,7 +124,7 @@ async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
     try:
         keys = webhook.signing_keys()
     except InvalidAgent as error:
-        raise _try_again(f"{error.message} {error.cure}".rstrip("."), webhook, message) from None
+        raise _without_secret(error, webhook, message) from None
     body = _body_of(webhook, message)
     headers = signed_headers(keys, message.id, int(time.time()), body)
     try:
@@ -157,17 +182,51 @@ def _try_again(
     problem: str, webhook: Webhook, message: WebhookMessage, *, wait: float | None = None
 ) -> ApplicationError:
     """Another try, until patience is over."""
-    attempt = activity.info().attempt
-    delay = min(_delay_after(attempt), LONGEST_DELAY)
+    asked = int(details_left().get(_ASKED, 0)) + 1
+    leave_details(**{_ASKED: asked})
+    delay = min(_delay_after(asked), LONGEST_DELAY)
     if wait is not None:
-        delay = min(timedelta(seconds=max(wait, LEAST_WAIT_SECONDS)), webhook.patience)
+        delay = timedelta(seconds=min(max(wait, LEAST_WAIT_SECONDS), webhook.patience.total_seconds()))
     cause = f"The webhook at {webhook.host_name} did not take the message: {problem}"
+    return _retry_or_give_up(cause, problem, webhook, message, delay=delay, asked=asked)
+
+
+def _without_secret(error: InvalidAgent, webhook: Webhook, message: WebhookMessage) -> ApplicationError:
+    """Another worker may have it, or this one soon."""
+    problem = f"{error.message} {error.cure}".rstrip(".")
+    delay = min(_delay_after(activity.info().attempt), LONGEST_ROLLOUT_DELAY)
+    cause = f"The webhook at {webhook.host_name} was not asked: {problem}"
+    return _retry_or_give_up(cause, problem, webhook, message, delay=delay, asked=int(details_left().get(_ASKED, 0)))
+
+
+def _retry_or_give_up(
+    cause: str, problem: str, webhook: Webhook, message: WebhookMessage, *, delay: timedelta, asked: int
+) -> ApplicationError:
+    """`asked`: how often the receiver was."""
+    spent = time_spent() + this_try()
+    left = webhook.patience - spent - LAST_SECONDS
+    if left >= LAST_SECONDS:
+        delay = min(delay, left)
     if not spend(delay, webhook.patience):
-        return _give_up(f"{cause} (tried {attempt} times, for {webhook.patience}).", message)
+        tried = f"asked {asked} time{'' if asked == 1 else 's'}, for {timedelta(seconds=round(spent.total_seconds()))}"
+        return _give_up(f"{cause} ({tried}).", message)
     seconds = round(delay.total_seconds())
     _log.warning("webhook.retried", **_log_fields(message), host=webhook.host_name, problem=problem, seconds=seconds)
     return ApplicationError(
         f"{cause}.", type=names.WEBHOOK_FAILED, next_retry_delay=delay, category=ApplicationErrorCategory.BENIGN
+    )
+
+
+def _wait_for_turn() -> ApplicationError:
+    """This costs the message none of its patience."""
+    waited = activity.info().attempt - int(details_left().get(_ASKED, 0))
+    seconds = FIRST_TURN_DELAY.total_seconds() * 2.0 ** min(max(0, waited - 1), 8)
+    delay = min(timedelta(seconds=seconds), LONGEST_TURN_DELAY)
+    return ApplicationError(
+        "This worker waits for as many receivers as it may at once: the message waits for its turn.",
+        type=names.WEBHOOK_FAILED,
+        next_retry_delay=delay * (0.75 + 0.5 * random.random()),
+        category=ApplicationErrorCategory.BENIGN,
     )
 
 

@@ -122,7 +122,7 @@ class Hosting(Interceptor):
         self._toolsets = Toolsets(hosted.agents.values())
         self._contexts = Contexts(hosted.make_deps)
         self.known_messages = KnownMessages(hosted.prefixes)
-        self.activities = self._make_activities(hosted)
+        self.activities = self._make_activities(hosted, slots=threads)
         self._traces = traces
         meter = meter_of(client, task_queue=task_queue)
         self._metrics_setting = None if meter else hosted.settings.metrics
@@ -142,7 +142,7 @@ class Hosting(Interceptor):
             self._budgets,
         )
 
-    def _make_activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
+    def _make_activities(self, hosted: Hosted, *, slots: int) -> Sequence[Callable[..., Any]]:
         agents = hosted.agents
         heartbeats = self.heartbeats
         times = ToolTimes(local=hosted.local_tools)
@@ -180,7 +180,9 @@ class Hosting(Interceptor):
             KeepTranscript(heartbeats).keep_transcript,
             JoinConversation(heartbeats).join_conversation,
             export_spans,
-            *WebhookSending(agents, self._client, task_queue=self._conversations, heartbeats=heartbeats).activities(),
+            *WebhookSending(
+                agents, self._client, task_queue=self._conversations, heartbeats=heartbeats, slots=slots
+            ).activities(),
             *BatchSending(
                 agents, turns, self._client, task_queue=self._conversations, heartbeats=heartbeats
             ).activities(),

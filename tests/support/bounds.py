@@ -83,6 +83,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "evaluator_wait": (evaluation_workflow, "FIRST_WAIT"),
     # How soon a webhook's message is tried again.
     "webhook_delay": (webhook_attempts, "FIRST_DELAY"),
+    "webhook_turn_delay": (webhook_attempts, "LONGEST_TURN_DELAY"),
     # What it takes in.
     "remembered_ids": (carryover, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 from standardwebhooks.webhooks import Webhook as Verifier
@@ -20,6 +21,8 @@ class Receiver(LoopbackServer):
 
     answers: list[int] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=lambda: {"Retry-After": "0", "Location": "/elsewhere"})
+    hangs_until: Event | None = None
+    asked: int = 0
     tries: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
     """Each with its answer, its webhook-id and its body."""
 
@@ -38,6 +41,9 @@ class Receiver(LoopbackServer):
         class Handler(QuietHandler):
             def answer(self, body: bytes) -> None:
                 Verifier(SECRET).verify(body, dict(self.headers))
+                receiver.asked += 1
+                if receiver.hangs_until:
+                    receiver.hangs_until.wait(30)
                 status = receiver.answers.pop(0) if receiver.answers else 204
                 receiver.tries.append((status, self.headers["webhook-id"], json.loads(body)))
                 self.send_whole(b"", "text/plain", status, receiver.headers)

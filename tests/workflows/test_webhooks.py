@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from everturn import Client, Limits, Webhook, names, tool
 from everturn.errors import InvalidAgent
@@ -23,6 +27,8 @@ from everturn.sizes import MAX_WEBHOOK_BYTES, size_of
 from everturn.temporal.ids import webhooks_prefix
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from everturn.webhooks.conversation_events import fitting_data
+from everturn.webhooks.delivery_attempts import _send_once, _try_again
+from everturn.webhooks.records import WebhookMessage
 from everturn.webhooks.signing import signing_keys
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -412,6 +418,59 @@ async def test_large_waits_are_cut_reruns_are_nobodys_news_and_what_was_sent_is_
     erased = await client.erase(conversation.id)
     assert [belonging.was for belonging in erased.conversations].count("webhook") == 2
     assert not await deliveries_of(client, conversation.id)
+
+
+@pytest.mark.parametrize("asked_to_wait", [1e14, 604_800.0, 259_200.0, 3600.0])
+async def test_a_receiver_that_asks_for_more_than_is_left_is_asked_once_more_at_the_end(asked_to_wait: float) -> None:
+    webhook = Webhook(url="https://example.com", secret_env="SECRET")
+    message = WebhookMessage(id="m", agent="clerk", type="conversation.done", timestamp="")
+    environment = ActivityEnvironment()
+
+    def try_twice() -> list[ApplicationError]:
+        failed = [_try_again("it answered 429", webhook, message, wait=asked_to_wait)]
+        if asked_to_wait > 3600:
+            failed.append(_try_again("it answered 429", webhook, message, wait=asked_to_wait))
+        return failed
+
+    first, *last = environment.run(try_twice)
+    assert first.next_retry_delay
+    assert first.next_retry_delay.total_seconds() == pytest.approx(min(asked_to_wait, 259_199.0), abs=0.5)
+    for given_up in last:
+        assert given_up.non_retryable
+        assert given_up.message.endswith("it answered 429 (asked 2 times, for 2 days, 23:59:59).")
+
+
+async def test_a_worker_without_the_secret_looks_again_soon_however_often_the_receiver_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SECRET")
+    webhook = Webhook(url="https://example.com", secret_env="SECRET")
+    message = WebhookMessage(id="m", agent="clerk", type="conversation.done", timestamp="")
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=12)
+    with pytest.raises(ApplicationError, match="was not asked") as raised:
+        await environment.run(_send_once, webhook, message)
+    assert raised.value.next_retry_delay
+    assert raised.value.next_retry_delay <= timedelta(minutes=1)
+
+
+async def test_receivers_that_hang_leave_conversations_nearly_all_of_a_worker(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    bounds(webhook_turn_delay=timedelta(seconds=0.2))
+    go = threading.Event()
+    with Receiver(hangs_until=go) as receiver:
+        agent = agent_on(scripted(lambda _: "Hello."), webhook=hooked(receiver))
+        async with hosting(client, agent, max_concurrent_activities=4):
+            for number in range(8):
+                await client.start(agent, "Hi", id=f"{client.task_queue}-{number}")
+            await eventually(lambda: receiver.asked)
+            began = time.monotonic()
+            await client.run(agent, "Hi")
+            assert time.monotonic() - began < 8
+            assert receiver.asked == 1
+            go.set()
+            await eventually(lambda: len(receiver.messages) == 9)
 
 
 def test_what_can_never_be_sent_or_signed_is_refused_at_once() -> None:
