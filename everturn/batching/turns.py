@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 MOST_RESULTS_BYTES: Final = 128 * 1024 * 1024
 """Of batches' results that a worker keeps: the turns of a batch are taken up together, and each reads one line."""
 
+UNREADABLE: Final = "its result could not be read"
+
 _IN_NO_BATCH: Final = BatchNotice(line="-", round=0)
 """In the place of a notice, for a turn that has not joined a batch yet."""
 
@@ -144,7 +146,13 @@ class BatchedTurns:
             raise _not_read(error, notice, agent.patience) from None
         match result.state:
             case "replied":
-                reply = line.read_reply(result.body)
+                try:
+                    reply = line.read_reply(result.body)
+                except ProviderError as error:  # read once more, it would be the same
+                    if not error.retry:
+                        raise
+                    reason = f"its reply could not be used: {error.message.rstrip('.')}"
+                    raise await self._to_join(question, request, notice, reason, fallback=fallback) from None
                 if not empty_replies.is_asked_again(reply, notice.round):
                     return reply
                 _log.warning("turn.empty")
@@ -162,7 +170,7 @@ class BatchedTurns:
             case "cancelled":
                 raise _cancelled(notice, question, fallback=fallback)
             case state:
-                reason = "it expired" if state == "expired" else "the batch had no result for it"
+                reason = "it expired" if state == "expired" else result.body or "the batch had no result for it"
                 raise await self._to_join(question, request, notice, reason, fallback=fallback)
 
     def _is_of_another_key(self, error: ProviderError, model: Model, notice: BatchNotice) -> bool:
@@ -180,6 +188,8 @@ class BatchedTurns:
         ended = await self._results.of_batch(api, line.prepared.endpoint.base_url, notice.batch_id)
         if notice.line in ended.raw:
             return api.read(ended.raw[notice.line])
+        if ended.unreadable and ended.whole is None:
+            return LineResult("missing", UNREADABLE)
         return ended.by_number.get(notice.number) or ended.whole or LineResult("missing")
 
     async def _to_join(

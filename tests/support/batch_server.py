@@ -77,6 +77,8 @@ class BatchServer(LoopbackServer):
         creation that it came before is not answered."""
         self.key = ""
         """The one that it takes, if any: with another, no batch is found."""
+        self.spoil: Callable[[list[bytes]], list[bytes]] = lambda lines: lines
+        """What becomes of the lines of a results file."""
         self.bodies: dict[str, bytes] = {}
         """As they came, by the id of their line."""
 
@@ -227,7 +229,7 @@ class BatchServer(LoopbackServer):
         ]
         if batch.state == "cancelled":
             wanted = []
-        return b"".join(json.dumps(line).encode() + b"\n" for line in wanted)
+        return b"".join(line + b"\n" for line in self.spoil([json.dumps(line).encode() for line in wanted]))
 
     def _live_openai(self, *, body: bytes, **_: Any) -> Json:
         self.live.append(json.loads(body))
@@ -288,7 +290,7 @@ class BatchServer(LoopbackServer):
             {"custom_id": line, "result": _anthropic_result(batch, batch.results[line])}
             for line in reversed(batch.requests)
         ]
-        return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        return b"".join(line + b"\n" for line in self.spoil([json.dumps(line).encode() for line in lines]))
 
     # ------------------------------------------------------------ Gemini
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -234,6 +235,48 @@ async def test_a_line_that_is_refused_stalls_its_conversation_and_no_other(clien
             await bad.close()
             await bad.outcome()
     assert provider.paid == 2
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"])
+@pytest.mark.parametrize("spoilt", ["cut", "null", "always null"])
+async def test_a_result_that_can_not_be_read_holds_up_no_other_turn_and_its_own_is_asked_again(
+    client: Client, vendor: Vendor, spoilt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTURN_BATCH_SECONDS", "1.5")  # for both to be in one
+    times = iter(range(100))
+
+    def spoil(lines: list[bytes]) -> list[bytes]:
+        bad = next((line for line in lines if b"Spoilt." in line), b"")
+        if not bad or (spoilt != "always null" and next(times)):
+            return lines
+        return [_spoilt(line, cut=spoilt == "cut") if line is bad else line for line in lines]
+
+    with BatchServer(lambda body: "Spoilt." if "Bad" in str(body) else "Done.") as provider:
+        provider.ends_at_once = True
+        provider.spoil = spoil
+        agent = batched(provider.base_url, vendor)
+        async with hosting(client, agent):
+            good = await client.start(agent, "Good")
+            bad = await client.start(agent, "Bad")
+            assert (await good.outcome()).text == "Done."
+            if spoilt != "always null":
+                assert (await bad.outcome()).text == "Spoilt."
+                assert provider.paid == 3
+            else:
+                status = await reaches(bad, "stalled")
+                assert "its reply could not be used" in (status.cause or "")
+                await bad.close()
+
+
+def _spoilt(line: bytes, *, cut: bool) -> bytes:
+    if cut:
+        return line[:50]
+    written = json.loads(line)
+    if "response" in written:
+        written["response"]["body"] = None
+    else:
+        written["result"]["message"] = None
+    return json.dumps(written).encode()
 
 
 async def test_a_line_whose_schema_is_refused_is_in_the_next_batch_without_it(client: Client) -> None:

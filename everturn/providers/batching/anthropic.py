@@ -43,7 +43,8 @@ class AnthropicBatches:
         candidates = [batch for batch in await self._since(since) if _size(batch) == len(lines)]
         ended = [batch for batch in candidates if _is_over(batch)]
         for batch in ended:
-            if set((await self.results(a_str(batch["id"]))).raw) == set(lines):
+            results = await self.results(a_str(batch["id"]))
+            if len(results.raw) + results.unreadable == len(lines) and set(results.raw) <= set(lines):
                 return a_str(batch["id"])
         if len(ended) < len(candidates):
             open_ids = ", ".join(a_str(batch.get("id")) for batch in candidates if batch not in ended)
@@ -72,8 +73,9 @@ class AnthropicBatches:
         await self._calls.json("POST", f"{_PATH}/{quote(batch_id, safe='')}/cancel")
 
     async def results(self, batch_id: str) -> LineResults:
-        lines = await self._calls.lines(f"{_PATH}/{quote(batch_id, safe='')}/results")
-        return LineResults({a_str(line.get("custom_id")): write_json(line) for line in lines})
+        lines, unreadable = await self._calls.lines(f"{_PATH}/{quote(batch_id, safe='')}/results")
+        raw = {a_str(line.get("custom_id")): write_json(line) for line in lines}
+        return LineResults(raw, unreadable=unreadable)
 
     def read(self, raw: bytes) -> LineResult:
         result = a_dict(a_dict(parse_json(raw)).get("result"))

@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LineResult:
-    """What became of a line. `refused` has `status` and `body` of an error."""
+    """What became of a line. `refused` has `status` and `body` of an error; `missing` may have the reason as `body`."""
 
     state: Literal["replied", "refused", "expired", "cancelled", "missing"]
     body: Any = None
@@ -50,6 +50,8 @@ class LineResults:
     """What became of all lines that have no result of their own; None: they are missing."""
     by_number: Mapping[int, LineResult] = field(default_factory=dict)
     """What is said of lines by their number, from 1 on, if the batch was refused as a whole."""
+    unreadable: int = 0
+    """How many results can't be read, so that nobody knows whose they are."""
 
 
 class BatchApi(Protocol):
@@ -106,12 +108,23 @@ class Calls:
                     )
                 yield answer
 
-    async def lines(self, path: str) -> list[dict[str, Any]]:
-        """The objects of a file with one on each line. Raises ProviderError."""
+    async def lines(self, path: str) -> tuple[list[dict[str, Any]], int]:
+        """The objects of a file with one on each line, and how many lines are none. Raises ProviderError, also if no
+        line can be read."""
         async with self.answer("GET", path) as answer:
             body = await http.read_body(answer, self.endpoint, limit=MAX_RESULTS_BYTES)
+        written = [line for line in body.splitlines() if line.strip()]
+        objects: list[dict[str, Any]] = []
+        fault: Exception | None = None
+        for line in written:
+            try:
+                objects.append(a_dict(json.loads(line)))
+            except (ValueError, RecursionError) as error:
+                fault = error
         with self.reading():
-            return [a_dict(json.loads(line)) for line in body.splitlines() if line.strip()]
+            if fault and not objects:
+                raise fault
+        return objects, len(written) - len(objects)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -84,15 +84,17 @@ class OpenAIBatches:
     async def results(self, batch_id: str) -> LineResults:
         batch = await self._batch(batch_id)
         raw: dict[str, bytes] = {}
+        unreadable = 0
         for name in ("output_file_id", "error_file_id"):
             if file_id := a_str(batch.get(name)):
-                for line in await self._calls.lines(f"/files/{quote(file_id, safe='')}/content"):
-                    raw[a_str(line.get("custom_id"))] = write_json(line)
+                lines, faulty = await self._calls.lines(f"/files/{quote(file_id, safe='')}/content")
+                raw |= {a_str(line.get("custom_id")): write_json(line) for line in lines}
+                unreadable += faulty
         status = a_str(batch.get("status"))
         if status == "failed":
             return _failed(batch, raw)
         whole: dict[str, LineResult] = {"expired": LineResult("expired"), "cancelled": LineResult("cancelled")}
-        return LineResults(raw, whole.get(status))
+        return LineResults(raw, whole.get(status), unreadable=unreadable)
 
     async def _batch(self, batch_id: str) -> dict[str, Any]:
         return await self._calls.json("GET", f"/batches/{quote(batch_id, safe='')}")
@@ -108,7 +110,9 @@ class OpenAIBatches:
             return LineResult("expired")
         if code == "batch_cancelled":
             return LineResult("cancelled")
-        return LineResult("refused", response.get("body") or {"error": error}, int(status or 500))
+        return LineResult(
+            "refused", response.get("body") or {"error": error}, status if isinstance(status, int) else 500
+        )
 
 
 def _failed(batch: dict[str, Any], raw: dict[str, bytes]) -> LineResults:
