@@ -248,9 +248,9 @@ def why_without_arguments(call: WaitingCall) -> str:
     if "safety_decision" in call.arguments:  # Gemini's, which has the reason in it
         return f"{call.tool} needs approval"
     for begin, rest in ((EDITED, " are not taken"), (UNSEEN_BY_HOOKS, ""), (CHANGED_UNFIT, "")):
-        before, found, _ = call.why.partition(begin)
-        if found:
-            return f"{before}{begin}{rest}{')' if before.endswith('(') else ''}"
+        own_words, quoting, _ = call.why.partition(begin)
+        if quoting:
+            return f"{own_words}{begin}{rest}{')' if own_words.endswith('(') else ''}"
     return call.why
 
 

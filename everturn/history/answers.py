@@ -105,7 +105,7 @@ class AnswerReader:
         """The answer that `end` has ended just now. Raises NotFound if earlier messages are gone, and RPCError."""
         messages = await read_transcript(client, conversation_id, self.transcript)
         begin = _begin_of_answer(messages) if self.under.begin is None else self.under.begin
-        asked = filter(is_said_by_person, messages[_first_question(messages, begin) :])
+        questions = filter(is_said_by_person, messages[_first_question(messages, begin) :])
         start = self.start
         return JudgedAnswer(
             conversation_id=conversation_id,
@@ -113,7 +113,7 @@ class AnswerReader:
             turn=end.request.turn,
             agent=end.request.agent,
             model=self._model,
-            input="\n".join(message.text for message in asked),
+            input="\n".join(message.text for message in questions),
             text=end.reply.message.text,
             stop=end.reply.stopped,
             output=end.reply.output,
@@ -148,8 +148,8 @@ def _begin_of_answer(messages: Sequence[Message]) -> int:
     """The position of the first message of the last answer, by the messages alone: people may also write while its
     calls run or wait."""
     for place in reversed(range(1, len(messages))):
-        said = messages[place - 1]
-        is_reply = said.role == "assistant" and not (said.tool_calls or said.summary)
+        message = messages[place - 1]
+        is_reply = message.role == "assistant" and not (message.tool_calls or message.summary)
         if is_reply and is_said_by_person(messages[place]):
             return place
     return 0

@@ -240,8 +240,8 @@ def _call_data(call: WaitingCall, target: WebhookTarget) -> dict[str, Any]:
 
 def _without_text(outcome: dict[str, Any]) -> dict[str, Any]:
     """Also without what a reason quotes of it."""
-    before, found, _ = (outcome["reason"] or "").partition(UNFIT_OUTPUT)
-    return _without_fields(outcome, ("text",)) | ({"reason": before + UNFIT_OUTPUT} if found else {})
+    own_words, quoting, _ = (outcome["reason"] or "").partition(UNFIT_OUTPUT)
+    return _without_fields(outcome, ("text",)) | ({"reason": own_words + UNFIT_OUTPUT} if quoting else {})
 
 
 def _without_fields(fields: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:

@@ -182,13 +182,13 @@ def _try_again(
     problem: str, webhook: Webhook, message: WebhookMessage, *, wait: float | None = None
 ) -> ApplicationError:
     """Another try, until patience is over."""
-    asked = int(details_left().get(_ASKED, 0)) + 1
-    leave_details(**{_ASKED: asked})
-    delay = min(_delay_after(asked), LONGEST_DELAY)
+    asked_times = int(details_left().get(_ASKED, 0)) + 1
+    leave_details(**{_ASKED: asked_times})
+    delay = min(_delay_after(asked_times), LONGEST_DELAY)
     if wait is not None:
         delay = timedelta(seconds=min(max(wait, LEAST_WAIT_SECONDS), webhook.patience.total_seconds()))
     cause = f"The webhook at {webhook.host_name} did not take the message: {problem}"
-    return _retry_or_give_up(cause, problem, webhook, message, delay=delay, asked=asked)
+    return _retry_or_give_up(cause, problem, webhook, message, delay=delay, asked_times=asked_times)
 
 
 def _without_secret(error: InvalidAgent, webhook: Webhook, message: WebhookMessage) -> ApplicationError:
@@ -196,20 +196,23 @@ def _without_secret(error: InvalidAgent, webhook: Webhook, message: WebhookMessa
     problem = f"{error.message} {error.cure}".rstrip(".")
     delay = min(_delay_after(activity.info().attempt), LONGEST_ROLLOUT_DELAY)
     cause = f"The webhook at {webhook.host_name} was not asked: {problem}"
-    return _retry_or_give_up(cause, problem, webhook, message, delay=delay, asked=int(details_left().get(_ASKED, 0)))
+    return _retry_or_give_up(
+        cause, problem, webhook, message, delay=delay, asked_times=int(details_left().get(_ASKED, 0))
+    )
 
 
 def _retry_or_give_up(
-    cause: str, problem: str, webhook: Webhook, message: WebhookMessage, *, delay: timedelta, asked: int
+    cause: str, problem: str, webhook: Webhook, message: WebhookMessage, *, delay: timedelta, asked_times: int
 ) -> ApplicationError:
-    """`asked`: how often the receiver was."""
+    """`asked_times`: how often the receiver was."""
     spent = time_spent() + this_try()
-    left = webhook.patience - spent - LAST_SECONDS
-    if left >= LAST_SECONDS:
-        delay = min(delay, left)
+    patience_left = webhook.patience - spent - LAST_SECONDS
+    if patience_left >= LAST_SECONDS:
+        delay = min(delay, patience_left)
     if not spend(delay, webhook.patience):
-        tried = f"asked {asked} time{'' if asked == 1 else 's'}, for {timedelta(seconds=round(spent.total_seconds()))}"
-        return _give_up(f"{cause} ({tried}).", message)
+        times = "once" if asked_times == 1 else f"{asked_times} times"
+        duration = timedelta(seconds=round(spent.total_seconds()))
+        return _give_up(f"{cause} (asked {times}, for {duration}).", message)
     seconds = round(delay.total_seconds())
     _log.warning("webhook.retried", **_log_fields(message), host=webhook.host_name, problem=problem, seconds=seconds)
     return ApplicationError(

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -465,9 +464,7 @@ async def test_receivers_that_hang_leave_conversations_nearly_all_of_a_worker(
             for number in range(8):
                 await client.start(agent, "Hi", id=f"{client.task_queue}-{number}")
             await eventually(lambda: receiver.asked)
-            began = time.monotonic()
             await client.run(agent, "Hi")
-            assert time.monotonic() - began < 8
             assert receiver.asked == 1
             go.set()
             await eventually(lambda: len(receiver.messages) == 9)
