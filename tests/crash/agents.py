@@ -54,12 +54,12 @@ async def nap(seconds: float, context: ToolContext) -> str:
 
 @tool
 def survey(context: ToolContext) -> str:
-    """A long result that says which try it is of, once that one may end."""
+    """A long result that says which process it is of, once that one may end."""
     effect("survey", context)
-    while not (FOLDER / f"try-{context.attempt}-may-end").exists():
+    while not (FOLDER / f"{os.getpid()}-may-end").exists():
         time.sleep(0.02)
-    (FOLDER / f"try-{context.attempt}-ended").touch()
-    return f"Of try {context.attempt}. " * 1_000
+    (FOLDER / f"{os.getpid()}-ended").touch()
+    return f"Of process {os.getpid()}. " * 1_000
 
 
 clerk = Agent("clerk", model="scripted:demo", tools=[work, pay, block, nap, survey])

@@ -167,15 +167,15 @@ async def test_the_model_is_shown_the_result_that_counts_and_not_that_of_a_worke
     conversation = await client.start("clerk", "Go")
     await eventually(lambda: len(effects(folder)) == 1)
     away.process.send_signal(SIGSTOP)
-    await started(start())
+    there = await started(start())
     await eventually(lambda: len(effects(folder)) == 2)
     away.process.send_signal(SIGCONT)
-    (folder / "try-1-may-end").touch()
-    await eventually((folder / "try-1-ended").exists)
-    (folder / "try-2-may-end").touch()
+    (folder / f"{away.process.pid}-may-end").touch()
+    await eventually((folder / f"{away.process.pid}-ended").exists)
+    (folder / f"{there.process.pid}-may-end").touch()
     assert await conversation.reply() == "Done."
     [result] = results_of(await conversation.transcript())
-    assert result.text.startswith("Of try 2.")
+    assert result.text.startswith(f"Of process {there.process.pid}.")
     assert result.text in str(model.requests[-1])
 
 
