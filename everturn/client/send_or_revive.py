@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from everturn.agent import Agent
-from everturn.client.client_base import check_id
 from everturn.client.messages import MessageLike, user_message
 from everturn.client.revival import start_of_revival
 from everturn.errors import AlreadyStarted, Ended, NotFound, OtherWorkflow
@@ -63,8 +62,6 @@ async def send_or_revive(
                 continue  # somebody else was quicker: the transcript has become longer
             revives = True
         except OtherWorkflow:
-            if new_start is not None:  # of an id of ours, that says more
-                check_id(conversation.id)
             raise
         except NotFound:
             if new_start is None:

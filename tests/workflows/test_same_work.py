@@ -247,11 +247,8 @@ async def test_what_is_erased_may_begin_anew(client: Client, agent: Agent, charg
 @pytest.mark.parametrize("doing", ["start", "send", "run"])
 async def test_an_id_of_our_own_workflows_is_reserved(client: Client, doing: str, begins: str) -> None:
     workflow_id = f"{begins}{client.task_queue}"
-    for exists in (False, True):
-        if exists:
-            await client.temporal.start_workflow("TenantBudget", id=workflow_id, task_queue="nobody")
-        with pytest.raises(Refused, match=f"'{workflow_id}' begins with '{begins}'.* Use another one"):
-            await getattr(client, doing)("clerk", "Hello", id=workflow_id)
+    with pytest.raises(Refused, match=f"'{workflow_id}' begins with '{begins}'.* Use another one"):
+        await getattr(client, doing)("clerk", "Hello", id=workflow_id)
 
 
 async def test_an_id_that_a_sub_agent_may_get_can_not_be_chosen_by_strangers(client: Client, agent: Agent) -> None:
