@@ -42,6 +42,12 @@ async def polling_here(temporal: Client, task_queue: str, *, activities: bool = 
     return any(is_here(poller.identity) and not died_here(poller.identity) for poller in pollers)
 
 
+async def find_live_workers(temporal: Client, task_queue: str, *, activities: bool = False) -> list[str]:
+    """The identities of those that may run. Raises Unreachable."""
+    pollers = await find_pollers(temporal, task_queue, activities=activities)
+    return sorted_out(poller.identity for poller in pollers)[0]
+
+
 def sorted_out(identities: Iterable[str]) -> tuple[list[str], list[str]]:
     """The workers that may run, and those that are known to be gone: processes of this machine that were killed. The
     server shows these for a minute or two."""

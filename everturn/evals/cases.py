@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
-from everturn.evals.recorded import Recorded, RecordedCall, last_text, times_said
+from everturn.evals.recorded import Recorded, RecordedCall, last_text, spoken_counts
 from everturn.records import Decision, Message, ResultPart, Stop, Text, ToolCall, ToolResult, is_said_by_person
 from everturn.workflows.approvals import AppliedDecision
 from everturn.workflows.tool_results import result_of_decision, with_approval
@@ -309,8 +309,10 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
             messages.append(Message(role="user", parts=_parts_of(step.user or ""), tools=step.tools))
             continue
         turn = len(replies) + 1
-        said = times_said(messages)[-1] if messages else 0
-        turn_calls = [_recorded_call(call, turn, f"call_{turn}_{place}", said) for place, call in enumerate(step.calls)]
+        times_spoken = spoken_counts(messages)[-1] if messages else 0
+        turn_calls = [
+            _recorded_call(call, turn, f"call_{turn}_{place}", times_spoken) for place, call in enumerate(step.calls)
+        ]
         replies[turn] = _reply_of(step, turn_calls)
         if step.stop is not None:
             stops[turn] = step.stop
@@ -347,9 +349,9 @@ def _reply_of(step: CaseStep, calls: Sequence[RecordedCall]) -> Message:
     return Message(role="assistant", parts=(*text, *(call.call for call in calls)), author=step.agent)
 
 
-def _recorded_call(case: CaseCall, turn: int, call_id: str, said: int) -> RecordedCall:
+def _recorded_call(case: CaseCall, turn: int, call_id: str, times_spoken: int) -> RecordedCall:
     call = ToolCall(call_id=call_id, name=case.tool, arguments=case.arguments)
-    return RecordedCall(call, turn, _result_of(case, call), case.effect, said=said)
+    return RecordedCall(call, turn, _result_of(case, call), case.effect, times_spoken=times_spoken)
 
 
 def _result_of(case: CaseCall, call: ToolCall) -> ToolResult | None:

@@ -388,7 +388,7 @@ def _pair_calls(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -
     for after_place, call in enumerate(after):
         same = [place for place, known in enumerate(before) if place not in pairs and known.is_same(call.call)]
         passed = max((place for place, other in pairs.items() if after[other].turn < call.turn), default=-1)
-        if (before_place := choose_place(before, same, passed=passed, said=call.said)) is not None:
+        if (before_place := choose_place(before, same, passed=passed, times_spoken=call.times_spoken)) is not None:
             pairs[before_place] = after_place
     return pairs
 

@@ -218,8 +218,9 @@ class _Facts:
                 self._of_library(function.__module__, function.__qualname__),
                 *map(self.of, function.__closure__ or ()),
             ]
-        values = {name: self._of_global(function, name) for name in sorted(set(_globals_used(function.__code__)))}
-        if any(_imports(function.__code__)):
+        global_names = _names_used(function.__code__, "LOAD_GLOBAL", "LOAD_NAME")
+        values = {name: self._of_global(function, name) for name in sorted(global_names)}
+        if _names_used(function.__code__, "IMPORT_NAME"):
             self.are_certain = False
         return [
             function.__qualname__,
@@ -253,7 +254,9 @@ class _Facts:
             facts.append(self.of({name: repr(field) for name, field in kind.model_fields.items()}))
             decorators = kind.__pydantic_decorators__
             for group in (decorators.field_validators, decorators.model_validators, decorators.field_serializers):
-                facts.append({name: self.of(getattr(made.func, "__func__", made.func)) for name, made in group.items()})
+                facts.append(
+                    {name: self.of(getattr(entry.func, "__func__", entry.func)) for name, entry in group.items()}
+                )
         return facts
 
     def _of_instance(self, value: Any) -> Any:
@@ -326,16 +329,14 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from _codes_in(constant)
 
 
-def _globals_used(code: CodeType) -> Iterator[str]:
-    for part in _codes_in(code):
-        for instruction in dis.get_instructions(part):
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                yield instruction.argval
-
-
-def _imports(code: CodeType) -> Iterator[bool]:
-    for part in _codes_in(code):
-        yield any(instruction.opname == "IMPORT_NAME" for instruction in dis.get_instructions(part))
+def _names_used(code: CodeType, *operations: str) -> set[str]:
+    """The names that these operations of the interpreter have."""
+    return {
+        instruction.argval
+        for part in _codes_in(code)
+        for instruction in dis.get_instructions(part)
+        if instruction.opname in operations
+    }
 
 
 def _code_facts(code: CodeType) -> list[Any]:

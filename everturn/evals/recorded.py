@@ -43,7 +43,7 @@ class RecordedCall:
     """`read`, `idempotent` or `once`; empty if it is not known, as of calls that people or other agents answer."""
     started: bool = False
     """It ran, or may have."""
-    said: int = 0
+    times_spoken: int = 0
     """How often people had spoken by then: what one reply answers counts once."""
 
     @property
@@ -172,7 +172,7 @@ def recorded_of(exported: Exported) -> Recorded:
     replies: dict[int, Message] = {}
     calls: list[RecordedCall] = []
     stops: dict[int, Stop] = {}
-    said = times_said(exported.messages)
+    counts = spoken_counts(exported.messages)
     for position, message in enumerate(exported.messages):
         if message.role != "assistant":
             continue
@@ -188,7 +188,7 @@ def recorded_of(exported: Exported) -> Recorded:
                 results.get(call.call_id),
                 effect=exported.effects.get(call.call_id, ""),
                 started=call.call_id in exported.calls,
-                said=said[position],
+                times_spoken=counts[position],
             )
             for call in message.tool_calls
         ]
@@ -217,19 +217,19 @@ def recorded_of(exported: Exported) -> Recorded:
     )
 
 
-def times_said(messages: Sequence[Message]) -> list[int]:
+def spoken_counts(messages: Sequence[Message]) -> list[int]:
     """How often people had spoken, for each message: several messages in a row count once."""
     by_person = [is_said_by_person(message) for message in messages]
     starts = [now and not before for before, now in pairwise([False, *by_person])]
     return list(accumulate(map(int, starts)))
 
 
-def choose_place(calls: Sequence[RecordedCall], places: Sequence[int], *, passed: int, said: int) -> int | None:
+def choose_place(calls: Sequence[RecordedCall], places: Sequence[int], *, passed: int, times_spoken: int) -> int | None:
     """Which of several recorded calls, all the same, a candidate's call is: first of all one that comes after all that
     its earlier turns made (the last of these is at `passed`), made when people had spoken as often. So a call that a
     person denied, and approved after a look-up, is the approved one for a candidate that has looked up."""
     later = [place for place in places if place > passed]
-    of_this_time = [place for place in places if calls[place].said == said]
+    of_this_time = [place for place in places if calls[place].times_spoken == times_spoken]
     choices = [
         *(place for place in later if place in of_this_time),
         *(place for place in of_this_time if not calls[place].is_denied),

@@ -83,7 +83,7 @@ class RecordedAnswers(Hooks):
         """Calls that end their rerun, by its id and theirs."""
         self.agents: Mapping[str, Agent] = {}
         """The candidate and the agents that it knows, by name."""
-        self.said: dict[str, int] = {}
+        self.times_spoken: dict[str, int] = {}
         """How often people have spoken in a rerun by now, by its id."""
 
     def remember_recorded(self, recorded: Recorded) -> None:
@@ -114,7 +114,7 @@ class RecordedAnswers(Hooks):
             call,
             answered.taken_calls(context.turn, context.attempt),
             passed=answered.passed(context.turn),
-            said=self.said.get(context.conversation_id, 1),
+            times_spoken=self.times_spoken.get(context.conversation_id, 1),
         )
         if place is not None:
             answered.by_try.setdefault((context.turn, context.attempt), []).append(place)
@@ -141,13 +141,15 @@ class RecordedAnswers(Hooks):
             return await asyncio.shield(self._recorded.setdefault(key, loop.create_future()))
         return await self._read_once(self._recorded, key, self._read_source)
 
-    def _find_call(self, recorded: Recorded, call: ToolCall, used: set[int], *, passed: int, said: int) -> int | None:
+    def _find_call(
+        self, recorded: Recorded, call: ToolCall, used: set[int], *, passed: int, times_spoken: int
+    ) -> int | None:
         places = [
             place
             for place, known in enumerate(recorded.calls)
             if place not in used and known.result is not None and self._fits_call(call, known)
         ]
-        return choose_place(recorded.calls, places, passed=passed, said=said)
+        return choose_place(recorded.calls, places, passed=passed, times_spoken=times_spoken)
 
     def _fits_call(self, call: ToolCall, known: RecordedCall) -> bool:
         if known.is_same(call) or self._matches is None or call.name != known.call.name:
@@ -183,7 +185,9 @@ class RecordedAnswers(Hooks):
                     passed, turn = max(answered.earlier, default=-1), earlier.turn
                 if earlier.turn < context.turn and earlier.result and earlier.result.by_hook:
                     used = set(answered.earlier)
-                    place = self._find_call(recorded, earlier.call, used, passed=passed, said=earlier.said)
+                    place = self._find_call(
+                        recorded, earlier.call, used, passed=passed, times_spoken=earlier.times_spoken
+                    )
                     if place is not None:
                         answered.earlier.append(place)
         return answered

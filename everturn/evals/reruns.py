@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import groupby, takewhile
+from itertools import chain, groupby, takewhile
 from typing import Any, Final
 
 from everturn import names
@@ -20,14 +20,14 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.messages import start_payload
-from everturn.client.pollers import find_pollers, sorted_out
+from everturn.client.pollers import find_live_workers
 from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Stalled, Unreachable
 from everturn.evals.candidates import candidate_of, for_rerun, left_out_tools
 from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
 from everturn.evals.fingerprints import Fingerprint, fingerprint_of
 from everturn.evals.model_stand_in import played_by
-from everturn.evals.recorded import Recorded, read_recorded, times_said
+from everturn.evals.recorded import Recorded, read_recorded, spoken_counts
 from everturn.evals.redaction import DIGEST
 from everturn.evals.rerun_answers import AT_TURN, RERUN_OF, Matcher, RecordedAnswers, StandIn, ended_at
 from everturn.evals.same_meaning import same_meaning
@@ -260,12 +260,10 @@ async def _check_queue_is_free(source: Client, host: Client) -> None:
     cure = "Leave out task_queue=, and the reruns get one of their own; or name one that nobody polls."
     if queue == source.task_queue:
         raise Refused(f"Reruns can't be on the task queue {queue!r}: it is that of the conversations.", cure=cure)
-    looks = [find_pollers(host.temporal, queue, activities=activities) for activities in (False, True)]
-    identities = [poller.identity for pollers in await asyncio.gather(*looks) for poller in pollers]
-    live, _ = sorted_out(identities)
-    if live:
+    looks = [find_live_workers(host.temporal, queue, activities=activities) for activities in (False, True)]
+    if workers := dict.fromkeys(chain.from_iterable(await asyncio.gather(*looks))):
         raise Refused(
-            f"Reruns can't be on the task queue {queue!r}: other workers poll it ({', '.join(live)}), and would run "
+            f"Reruns can't be on the task queue {queue!r}: other workers poll it ({', '.join(workers)}), and would run "
             "tools.",
             cure=cure,
         )
@@ -336,7 +334,7 @@ async def _put_messages(hosted: HostedCandidate, conversation: Conversation, pla
                 return problem
             if ended_at(await conversation.transcript()):
                 break
-            hosted.hook.said[plan.id] = number
+            hosted.hook.times_spoken[plan.id] = number
             await conversation.send(message, message_id=f"{names.RERUN}{number}")
         if problem := await _wait_for_reply(conversation):
             return problem
@@ -447,7 +445,7 @@ def _put_together(recorded: Recorded) -> list[Message]:
     """What people said, with what one reply answered as one message."""
     messages = [
         (number, message)
-        for number, message in zip(times_said(recorded.messages), recorded.messages, strict=True)
+        for number, message in zip(spoken_counts(recorded.messages), recorded.messages, strict=True)
         if is_said_by_person(message)
     ]
     return [_as_one([message for _, message in group]) for _, group in groupby(messages, key=lambda pair: pair[0])]

@@ -110,24 +110,17 @@ def _strip_thoughts(request: Request, *, end: int) -> Request:
         return [_without_thoughts(message, request.model) for message in messages]
 
     messages = request.messages
-    if isinstance(messages, RememberedMessages):
-        before = len(messages.beginning)
-        if end <= before:
-            # The end is a part of the key: what was encoded with thoughts after another one has not the same bytes.
-            key = ("without thoughts", request.model, end)
-            beginning = shown_beginning(messages.beginning, key, end, strip_all)
-            return replace(request, messages=RememberedMessages(beginning, messages.new))
-        beginning = shown_beginning(
-            messages.beginning,
-            ("without any thought", request.model),
-            0,
-            strip_all,
-            lambda message: _without_thoughts(message, request.model),
-        )
-        new = messages.new
-        stripped = [*strip_all(new[: end - before]), *new[end - before :]]
-        return replace(request, messages=RememberedMessages(beginning, stripped))
-    return replace(request, messages=[*strip_all(messages[:end]), *messages[end:]])
+    if not isinstance(messages, RememberedMessages):
+        return replace(request, messages=[*strip_all(messages[:end]), *messages[end:]])
+    beginning, new = messages.beginning, messages.new
+    if (end_in_new := end - len(beginning)) <= 0:
+        # The end is a part of the key: what was encoded with thoughts after another one has not the same bytes.
+        shown = shown_beginning(beginning, ("without thoughts", request.model, end), end, strip_all)
+    else:
+        key = ("without any thought", request.model)
+        shown = shown_beginning(beginning, key, 0, strip_all, lambda message: strip_all([message])[0])
+        new = (*strip_all(new[:end_in_new]), *new[end_in_new:])
+    return replace(request, messages=RememberedMessages(shown, new))
 
 
 def _without_thoughts(message: Message, model: Model) -> Message:

@@ -205,9 +205,8 @@ class FollowedAgents:
             if agent is None:
                 continue
             agent.ended = True
-            agent.looked = (
-                agent.caught_up
-            )  # what could not be read while its parent had not heard of its end can be now
+            # What could not be read while its parent had not heard of its end can be read now.
+            agent.looked = agent.caught_up
             agent.news_of_end.set()
             if any(address.startswith(f"{address_of((), agent.path[0].call_id)}/") for address in self._shown):
                 continue

@@ -54,7 +54,7 @@ class Webhooks:
         """That of the last answer that was announced."""
         self._is_owed = state.answering
         """The answer of that turn began in the run before, and has not ended."""
-        self.told_each = False
+        self.announced_each = False
         """Something was sent that an older version would not have sent."""
         self._failed_turn: WebhookFacts | None = None
         """What a turn that failed said of the webhook, before any reply could."""
@@ -104,7 +104,7 @@ class Webhooks:
             self._stall = state.stall
             if state.stall:
                 self._send_event("stalled", cause=state.stall.cause, cure=state.stall.cure)
-        if state.is_idle and (state.turn != self._answered_turn or (self._is_owed and self._tells_each)):
+        if state.is_idle and (state.turn != self._answered_turn or (self._is_owed and self._announces_each)):
             self._send_answer()
 
     def send_answer_before_next(self) -> None:
@@ -113,7 +113,7 @@ class Webhooks:
         state = self._state
         is_over = state.last_reply.final or (state.cancelled and not state.abandoned)
         is_due = state.inbox.everything and is_over and self._own_loop.is_running
-        if is_due and self._targets and state.turn != self._answered_turn and self._tells_each:
+        if is_due and self._targets and state.turn != self._answered_turn and self._announces_each:
             self._send_answer()
 
     def _send_answer(self) -> None:
@@ -122,11 +122,11 @@ class Webhooks:
         self._send_event("done", outcome=self._answer_of(self._state))
 
     @property
-    def _tells_each(self) -> bool:
+    def _announces_each(self) -> bool:
         """Whether its history is of a version that tells of every answer. Only asked if it makes a difference: the
         first time is an event."""
-        self.told_each = self.told_each or workflow.patched(EACH_ANSWER)
-        return self.told_each
+        self.announced_each = self.announced_each or workflow.patched(EACH_ANSWER)
+        return self.announced_each
 
     def _answer_of(self, state: State) -> dict[str, Any]:
         reply = state.last_reply

@@ -80,8 +80,7 @@ class WebhookSending:
         self._client = client
         self._task_queue = task_queue
         self._heartbeats = heartbeats
-        self._most_at_once = max(1, slots // SHARE_OF_SLOTS)
-        self._at_once = 0
+        self._tries = asyncio.Semaphore(max(1, slots // SHARE_OF_SLOTS))
 
     def activities(self) -> list[Any]:
         return [self.begin_webhook, self.send_webhook]
@@ -110,13 +109,10 @@ class WebhookSending:
         with self._heartbeats.beating():
             if agent.webhook is None:
                 raise _without_webhook(agent, message)
-            if self._at_once >= self._most_at_once:
+            if self._tries.locked():
                 raise _wait_for_turn()
-            self._at_once += 1
-            try:
+            async with self._tries:
                 await _send_once(agent.webhook, message)
-            finally:
-                self._at_once -= 1
 
 
 async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
@@ -182,13 +178,13 @@ def _try_again(
     problem: str, webhook: Webhook, message: WebhookMessage, *, wait: float | None = None
 ) -> ApplicationError:
     """Another try, until patience is over."""
-    asked_times = int(details_left().get(_ASKED, 0)) + 1
+    asked_times = _asked_times() + 1
     leave_details(**{_ASKED: asked_times})
     delay = min(_delay_after(asked_times), LONGEST_DELAY)
     if wait is not None:
         delay = timedelta(seconds=min(max(wait, LEAST_WAIT_SECONDS), webhook.patience.total_seconds()))
     cause = f"The webhook at {webhook.host_name} did not take the message: {problem}"
-    return _retry_or_give_up(cause, problem, webhook, message, delay=delay, asked_times=asked_times)
+    return _retry_or_give_up(cause, problem, webhook, message, delay=delay)
 
 
 def _without_secret(error: InvalidAgent, webhook: Webhook, message: WebhookMessage) -> ApplicationError:
@@ -196,40 +192,32 @@ def _without_secret(error: InvalidAgent, webhook: Webhook, message: WebhookMessa
     problem = f"{error.message} {error.cure}".rstrip(".")
     delay = min(_delay_after(activity.info().attempt), LONGEST_ROLLOUT_DELAY)
     cause = f"The webhook at {webhook.host_name} was not asked: {problem}"
-    return _retry_or_give_up(
-        cause, problem, webhook, message, delay=delay, asked_times=int(details_left().get(_ASKED, 0))
-    )
+    return _retry_or_give_up(cause, problem, webhook, message, delay=delay)
 
 
 def _retry_or_give_up(
-    cause: str, problem: str, webhook: Webhook, message: WebhookMessage, *, delay: timedelta, asked_times: int
+    cause: str, problem: str, webhook: Webhook, message: WebhookMessage, *, delay: timedelta
 ) -> ApplicationError:
-    """`asked_times`: how often the receiver was."""
     spent = time_spent() + this_try()
     patience_left = webhook.patience - spent - LAST_SECONDS
     if patience_left >= LAST_SECONDS:
         delay = min(delay, patience_left)
     if not spend(delay, webhook.patience):
+        asked_times = _asked_times()
         times = "once" if asked_times == 1 else f"{asked_times} times"
         duration = timedelta(seconds=round(spent.total_seconds()))
         return _give_up(f"{cause} (asked {times}, for {duration}).", message)
     seconds = round(delay.total_seconds())
     _log.warning("webhook.retried", **_log_fields(message), host=webhook.host_name, problem=problem, seconds=seconds)
-    return ApplicationError(
-        f"{cause}.", type=names.WEBHOOK_FAILED, next_retry_delay=delay, category=ApplicationErrorCategory.BENIGN
-    )
+    return _retry_error(f"{cause}.", delay)
 
 
 def _wait_for_turn() -> ApplicationError:
     """This costs the message none of its patience."""
-    waited = activity.info().attempt - int(details_left().get(_ASKED, 0))
-    seconds = FIRST_TURN_DELAY.total_seconds() * 2.0 ** min(max(0, waited - 1), 8)
-    delay = min(timedelta(seconds=seconds), LONGEST_TURN_DELAY)
-    return ApplicationError(
-        "This worker waits for as many receivers as it may at once: the message waits for its turn.",
-        type=names.WEBHOOK_FAILED,
-        next_retry_delay=delay * (0.75 + 0.5 * random.random()),
-        category=ApplicationErrorCategory.BENIGN,
+    waited_times = max(1, activity.info().attempt - _asked_times())
+    delay = min(_doubled(FIRST_TURN_DELAY, waited_times), LONGEST_TURN_DELAY)
+    return _retry_error(
+        "This worker waits for as many receivers as it may at once: the message waits for its turn.", _spread(delay)
     )
 
 
@@ -238,18 +226,32 @@ def _without_webhook(agent: Agent, message: WebhookMessage) -> ApplicationError:
     delay = min(_delay_after(activity.info().attempt), LONGEST_ROLLOUT_DELAY)
     if not spend(delay, ROLLOUT):
         return _give_up(cause, message)
-    return ApplicationError(
-        f"Agent {agent.name!r} has no webhook on this worker; another one may have it.",
-        type=names.WEBHOOK_FAILED,
-        next_retry_delay=delay,
-        category=ApplicationErrorCategory.BENIGN,
-    )
+    return _retry_error(f"Agent {agent.name!r} has no webhook on this worker; another one may have it.", delay)
 
 
 def _delay_after(attempt: int) -> timedelta:
-    """Twice as long each time, and not for all at the same moment."""
-    seconds = FIRST_DELAY.total_seconds() * 2.0 ** min(attempt - 1, 16)
-    return timedelta(seconds=seconds * (0.75 + 0.5 * random.random()))
+    return _spread(_doubled(FIRST_DELAY, attempt))
+
+
+def _doubled(first_delay: timedelta, attempt: int) -> timedelta:
+    """Twice as long each time."""
+    return first_delay * 2.0 ** min(attempt - 1, 16)
+
+
+def _spread(delay: timedelta) -> timedelta:
+    """Not for all at the same moment."""
+    return delay * (0.75 + 0.5 * random.random())
+
+
+def _asked_times() -> int:
+    """How often the receiver was asked, in all tries so far."""
+    return int(details_left().get(_ASKED, 0))
+
+
+def _retry_error(cause: str, delay: timedelta) -> ApplicationError:
+    return ApplicationError(
+        cause, type=names.WEBHOOK_FAILED, next_retry_delay=delay, category=ApplicationErrorCategory.BENIGN
+    )
 
 
 def _give_up(cause: str, message: WebhookMessage) -> ApplicationError:

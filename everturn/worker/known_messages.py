@@ -55,9 +55,10 @@ class KnownMessages:
         """Called before the activity with this request can begin."""
         if self.loop is None:
             return
-        for result in in_memory.unseen_results(request.named) if request.named else ():
-            if not self._prefixes.has_result(run_id, result):
-                self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
+        if request.named:
+            for result in in_memory.unseen_results(request.named):
+                if not self._prefixes.has_result(run_id, result):
+                    self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
         # Only after a replay: if turns run on another worker, handing over each prefix is not worth it.
         if replayed and not self._prefixes.knows(request.digest) and (prefix := in_memory.prefix):
             self.loop.call_soon_threadsafe(self._prefixes.remember, "", (), prefix)

@@ -226,32 +226,32 @@ def test_a_transcript_without_its_stale_thoughts_is_encoded_once_too(model: str)
 CHANGES = [["One."] * 3 + ["Two."] * 4 + ["Three."] * 4, [f"It is {hour} o'clock." for hour in range(24)]]
 
 
-@pytest.mark.parametrize("said", CHANGES, ids=["twice", "each turn"])
+@pytest.mark.parametrize("instructions_by_turn", CHANGES, ids=["twice", "each turn"])
 @pytest.mark.parametrize("model", MODELS)
 def test_thoughts_are_left_out_up_to_another_place_after_each_change_of_the_instructions(
-    model: str, said: list[str]
+    model: str, instructions_by_turn: list[str]
 ) -> None:
     provider = Model(model).provider
     thought = Thinking(text="hm", extra={"signature": "s"})
-    prefixes, digest, length, new, before = PrefixCache(), "", 0, [ASK], said[0]
+    prefixes, digest, length, new, before = PrefixCache(), "", 0, [ASK], instructions_by_turn[0]
     written = 0
-    for turn, instructions in enumerate(said):
+    for turn, instructions in enumerate(instructions_by_turn):
         prefix = prefixes.find(digest, length)
         assert prefix is not None
-        asked = _request(model, follow_prefix(prefix, new), instructions=instructions)
-        sent = without_stale_thoughts(asked)
-        anew = without_stale_thoughts(replace(asked, messages=[*asked.messages]))
+        request = _request(model, follow_prefix(prefix, new), instructions=instructions)
+        sent = without_stale_thoughts(request)
+        anew = without_stale_thoughts(replace(request, messages=[*request.messages]))
         assert body_in_json(body_of(sent.request)) == write_json(body_of(anew.request))
         written = max(
             len(items.written) for items in map(_wire_items, body_of(sent.request).values()) if items is not None
         )
         # A provider that binds its thoughts to the instructions refuses them after the first change.
-        bound_to = sent.beginning or (beginning_of(asked) if instructions != before else "")
+        bound_to = sent.beginning or (beginning_of(request) if instructions != before else "")
         call = ToolCall(call_id=f"call_{turn}", name="weather", arguments={})
         reply = Message(role="assistant", parts=(thought, call), provider=provider, bound_to=bound_to)
         digest, length = prefixes.remember(digest, prefix, [*new, reply]), length + len(new) + 1
         new, before = [results(result(call.call_id))], instructions
-    assert written > len(said) / 2, "what is kept grows with the conversation"
+    assert written > len(instructions_by_turn) / 2, "what is kept grows with the conversation"
 
 
 # ---------------------------------------------------------------- any transcript

@@ -203,12 +203,12 @@ def test_results_that_nobody_came_for_go_before_what_is_in_use() -> None:
 
 def test_what_was_worked_out_goes_along_whatever_is_kept_first_and_however_many_messages_a_turn_has() -> None:
     prefixes = PrefixCache()
-    digest, prefix, said = "", prefixes.find("", 0), 0
+    digest, prefix, length = "", prefixes.find("", 0), 0
     for turn in range(30):
         delta = [Message.user(f"{turn}, {number}") for number in range(30)]
         assert prefix is not None
-        digest, said = prefixes.remember(digest, prefix, delta), said + len(delta)
-        prefix = prefixes.find(digest, said)
+        digest, length = prefixes.remember(digest, prefix, delta), length + len(delta)
+        prefix = prefixes.find(digest, length)
         assert isinstance(prefix, Prefix)
         prefix.keep("of the newest turn", turn, 10)
         if turn == 0:

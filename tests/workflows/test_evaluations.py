@@ -161,11 +161,10 @@ async def test_an_answer_begins_after_the_one_before_it_also_if_a_person_writes_
         await conversation.outcome()
     described = await client.temporal.get_workflow_handle(conversation.id).describe()
     long_ago = datetime.now(UTC) - timedelta(hours=1)
-    found = await find_answers(client.temporal, conversation.id, described.run_id, since=long_ago)
-    read = [await read_answer(client.temporal, conversation.id, one.run_id, one.turn) for one in found]
-    assert [
-        (answer.turn, answer.input, [c.name for c in answer.calls]) for answer in sorted(read, key=lambda a: a.turn)
-    ] == [
+    places = await find_answers(client.temporal, conversation.id, described.run_id, since=long_ago)
+    answers = [await read_answer(client.temporal, conversation.id, place.run_id, place.turn) for place in places]
+    answers.sort(key=lambda answer: answer.turn)
+    assert [(answer.turn, answer.input, [call.name for call in answer.calls]) for answer in answers] == [
         (1, "Hi", []),
         (3, "Pay me back\nPlease hurry!", ["refund"]),
     ]

@@ -327,14 +327,14 @@ async def test_a_candidate_that_may_have_changed_and_another_conversation_under_
 ) -> None:
     prompt = tmp_path / "prompt.md"
     styles = {"clerk": "Be generous"}
-    asked: list[str] = []
+    questions: list[str] = []
 
     def script(messages: list[Any]) -> Any:
         if messages[-1]["role"] == "tool":
             return "Done."
         if "strict" in str(messages[0]["content"]):
             return "No."
-        asked.append(messages[-1]["content"])
+        questions.append(messages[-1]["content"])
         return call("find_order", {"order_id": messages[-1]["content"]})
 
     def from_file(context: Any) -> str:
@@ -356,13 +356,13 @@ async def test_a_candidate_that_may_have_changed_and_another_conversation_under_
             assert not reruns.earlier
         assert verdicts == ["same calls", "other calls"]
     first = [await rerun(client, "daily", agent=agent, at_turn=turn) for turn in (None, 2)]
-    asked.clear()
-    taken = [await rerun(client, "daily", agent=agent, at_turn=turn) for turn in (None, 2)]
-    assert [one.comparisons[0].rerun.id for one in taken] == [one.comparisons[0].rerun.id for one in first]
-    assert not asked
-    assert all("1 of 1 reruns are earlier ones, the oldest of 20" in one.as_table() for one in taken)
-    assert "again=True (--again) asks anew" in taken[0].as_markdown()
-    assert taken[0].as_json()["comparisons"][0]["earlier"]
+    questions.clear()
+    again = [await rerun(client, "daily", agent=agent, at_turn=turn) for turn in (None, 2)]
+    assert [reruns.comparisons[0].rerun.id for reruns in again] == [reruns.comparisons[0].rerun.id for reruns in first]
+    assert not questions
+    assert all("1 of 1 reruns are earlier ones, the oldest of 20" in reruns.as_table() for reruns in again)
+    assert "again=True (--again) asks anew" in again[0].as_markdown()
+    assert again[0].as_json()["comparisons"][0]["earlier"]
     async with hosting(client, agent):
         await client.run(agent, "82", id="daily", again=True)
     for turn in (None, 2):
@@ -461,15 +461,15 @@ async def test_a_call_that_was_denied_and_approved_after_a_look_up_is_the_approv
         return agent_on(scripted(by_turn(*replies)), tools=[find_order, refund])
 
     hasty = candidate(REFUND, FIND, REFUND, "Done.")
-    told = candidate(REFUND, "Denied.", REFUND, "Done.")
+    insistent = candidate(REFUND, "Denied.", REFUND, "Done.")
     async with hosting(client, hasty):
         conversation = await client.start(hasty, "Refund", id="learned")
         await waiting(conversation)
         await conversation.deny("*", "look it up first")
         await eventually(lambda: approved(conversation))
         await conversation.outcome()
-    async with hosting(client, told):
-        conversation = await client.start(told, "Refund", id="told", keep_open=timedelta(minutes=1))
+    async with hosting(client, insistent):
+        conversation = await client.start(insistent, "Refund", id="insistent", keep_open=timedelta(minutes=1))
         await waiting(conversation)
         await conversation.deny("*", "not yet")
         await conversation.reply()
@@ -482,11 +482,11 @@ async def test_a_call_that_was_denied_and_approved_after_a_look_up_is_the_approv
     careful = candidate(FIND, REFUND, "Done.")
     patient = candidate("When?", REFUND, "Done.")
     [case, *_] = cases_of(await read_recorded(client, "learned"))
-    for source, agent in (("learned", careful), (case, careful), ("told", patient)):
+    for source, agent in (("learned", careful), (case, careful), ("insistent", patient)):
         [compared] = (await rerun(client, source, agent=agent)).comparisons
         assert (compared.verdict, compared.uncorrected, compared.findings()) == ("same calls", (), [])
         assert results_of(compared.rerun.messages)[-1].text == "refunded 5"
-    for source, agent in (("learned", hasty), ("told", told), ("learned", candidate(REFUND, "Done."))):
+    for source, agent in (("learned", hasty), ("insistent", insistent), ("learned", candidate(REFUND, "Done."))):
         [compared] = (await rerun(client, source, agent=agent)).comparisons
         assert len(compared.uncorrected) == 1
     assert ran == []

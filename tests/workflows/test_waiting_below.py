@@ -353,17 +353,18 @@ async def test_results_below_are_told_though_their_agent_was_over_before_its_end
         await child.deny("r")
         assert await conversation.reply() == "Done."
         steps_of_parent = [step async for _, step in conversation._runs.follow_all()]
-    heard = FollowedAgents(client.conversation, conversation.id, shown_addresses=["/m/h/r"])
+    agents_below = FollowedAgents(client.conversation, conversation.id, shown_addresses=["/m/h/r"])
     try:
         end = next(i for i, step in enumerate(steps_of_parent) if isinstance(step, steps.ToolCompleted))
         for step in steps_of_parent[:end]:
-            heard.take_step(step)
-        await heard.wait_for_events()  # it was looked at, and can't be told from an earlier one of its id
-        assert heard.caught_up
-        heard.take_step(steps_of_parent[end])
-        told: list[Event] = []
-        while not heard.caught_up:
-            told += await heard.wait_for_events()
+            agents_below.take_step(step)
+        await agents_below.wait_for_events()  # it was looked at, and can't be told from an earlier one of its id
+        assert agents_below.caught_up
+        agents_below.take_step(steps_of_parent[end])
+        events_below: list[Event] = []
+        while not agents_below.caught_up:
+            events_below += await agents_below.wait_for_events()
     finally:
-        heard.close()
-    assert [event.result.call_id for event in told if isinstance(event, ToolFinished) and len(event.path) == 2] == ["r"]
+        agents_below.close()
+    results = [event.result for event in events_below if isinstance(event, ToolFinished) and len(event.path) == 2]
+    assert [result.call_id for result in results] == ["r"]

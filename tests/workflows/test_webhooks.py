@@ -171,8 +171,10 @@ async def test_each_answer_is_told_with_its_own_text_also_if_the_next_message_ca
         go.set()
         await conversation.outcome()
         await eventually(lambda: len(receiver.messages) == 2)
-    outcomes = sorted((message["data"]["outcome"] for message in receiver.messages), key=lambda told: told["turns"])
-    assert [(told["status"], told["turns"], told["text"]) for told in outcomes] == [
+    outcomes = sorted(
+        (message["data"]["outcome"] for message in receiver.messages), key=lambda outcome: outcome["turns"]
+    )
+    assert [(outcome["status"], outcome["turns"], outcome["text"]) for outcome in outcomes] == [
         ("answered", 1, "First answer"),
         ("completed", 2, "Second answer"),
     ]
@@ -219,8 +221,10 @@ async def test_what_is_cancelled_never_has_the_text_of_an_earlier_answer(
         await client.temporal.get_workflow_handle(conversation.id).cancel()
         await conversation.outcome()
         await eventually(lambda: len(receiver.messages) == 4)
-    outcomes = sorted((message["data"]["outcome"] for message in receiver.messages), key=lambda told: told["turns"])
-    assert [(told["status"], told["turns"], told["stop"], told["text"]) for told in outcomes] == [
+    outcomes = sorted(
+        (message["data"]["outcome"] for message in receiver.messages), key=lambda outcome: outcome["turns"]
+    )
+    assert [(outcome["status"], outcome["turns"], outcome["stop"], outcome["text"]) for outcome in outcomes] == [
         ("answered", 1, "end", "Hello."),
         ("cancelled", 2, "end", ""),
         ("answered", 3, "length", "Hello ag"),
@@ -352,9 +356,9 @@ def test_a_reason_is_sent_without_what_it_quotes(reason: Any, why: str, argument
     tool_name = why.partition(" ")[0]
     call_waiting = WaitingCall(call_id="c", tool=tool_name, reason=reason, why=why, arguments=arguments)
     target = WebhookTarget(agent="clerk", conversation_id="x")
-    told = target.model_copy(update={"include": ("arguments",)})
+    with_arguments = target.model_copy(update={"include": ("arguments",)})
     assert fitting_data({}, {"waiting": [call_waiting]}, target)["waiting"][0]["why"] == sent
-    assert fitting_data({}, {"waiting": [call_waiting]}, told)["waiting"][0]["why"] == why
+    assert fitting_data({}, {"waiting": [call_waiting]}, with_arguments)["waiting"][0]["why"] == why
     problem = {"reason": "the last reply does not fit the output type: got s3cr3t", "text": "s3cr3t"}
     assert "s3cr3t" not in str(fitting_data({}, {"outcome": problem}, target))
 

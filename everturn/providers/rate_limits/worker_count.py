@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from temporalio.client import Client
 
-from everturn.client.pollers import find_pollers, sorted_out
+from everturn.client.pollers import find_live_workers
 from everturn.errors import Unreachable
 from everturn.logs import get_logger
 from everturn.providers.rate_limits import limit_queue
@@ -40,5 +40,4 @@ async def count_sharing(client: Client, task_queue: str, *, activities: bool = F
     """How many workers share the limits. Temporal shows one that was killed for another minute: a worker that is
     killed again and again would be counted many times, and the others would hold back for it. Those of this machine
     (or container) are known to be gone. Raises Unreachable."""
-    pollers = await find_pollers(client, task_queue, activities=activities)
-    return len(sorted_out(poller.identity for poller in pollers)[0])
+    return len(await find_live_workers(client, task_queue, activities=activities))
