@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, S
 from datetime import UTC, datetime
 from itertools import chain
 from math import inf
+from sys import getsizeof
 from typing import Any, Protocol, Self, TypeVar, overload
 
 from everturn.providers.base import Request
@@ -22,11 +23,15 @@ from everturn.records import Message, ServerToolUse, ToolCall, ToolResult
 
 Item = dict[str, Any]
 
-_BYTES_OF_A_MESSAGE = 1_500
-"""Of one that replaces another, beside its texts."""
+BYTES_OF_A_MESSAGE = 1_500
+"""Of one that is kept as an object, beside its texts."""
 
 CHUNK_OVERHEAD_BYTES = 41
 """What each piece of what is written takes in memory beside its bytes."""
+
+OBJECT_BYTES = 700
+"""What is kept of a transcript takes so much in memory while it is empty, as measured."""
+BYTES_OF_AN_ID = 130
 
 LONG_TEXT_BYTES = 512
 """A text as long as that is in memory once, wherever it is written."""
@@ -96,7 +101,7 @@ class EncodedMessages(ABC):
         self.good_until = inf
         """When a name in it expires, as a timestamp."""
         self.bytes = 0
-        """In memory."""
+        """Of what is written, in memory."""
         self._ids: set[str] = set()
 
     def add_messages(self, messages: Sequence[Message], request: Request) -> None:
@@ -107,6 +112,12 @@ class EncodedMessages(ABC):
     @abstractmethod
     def _encode_messages(self, messages: Sequence[Message], request: Request) -> None:
         """Adds what these messages are encoded to."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """All that is kept, with what is open: a large document of the last message, say."""
+        open_bytes = sum(_memory_bytes(self.as_item(opened)) for opened in self.open)
+        return OBJECT_BYTES + self.bytes + open_bytes + BYTES_OF_AN_ID * len(self._ids)
 
     def as_item(self, opened: Any) -> Item:
         """One of the `open` as the request has it."""
@@ -234,7 +245,7 @@ def shown_beginning(
     head: Sequence[Message] | None = source.kept((key, start))
     if head is None:
         head = tuple(head_of(source[:start]))
-        source.keep((key, start), head, sum(_BYTES_OF_A_MESSAGE + len(message.model_dump_json()) for message in head))
+        source.keep((key, start), head, sum(BYTES_OF_A_MESSAGE + len(message.model_dump_json()) for message in head))
     return ShownBeginning(source, key, head=head, start=start, show=show)
 
 
@@ -283,7 +294,7 @@ def encoded_messages(request: Request, kind: type[E], *deciding: Hashable) -> E:
     if isinstance(messages, RememberedMessages) and not request.as_given:
         key = (kind, *deciding)
         kept: E = _settle_beginning(messages.beginning, messages.beginning.kept(key), kind, request)
-        messages.beginning.keep(key, kept, kept.bytes)
+        messages.beginning.keep(key, kept, kept.memory_bytes)
         rest = messages[kept.count :]
         if kept.count and kept.is_apart_from(rest):
             encoded = kept.branch()
@@ -340,6 +351,16 @@ def long_texts_of(value: object) -> Iterator[bytes]:
     elif isinstance(value, list):
         for item in value:
             yield from long_texts_of(item)
+
+
+def _memory_bytes(value: object) -> int:
+    """Of a JSON value, in memory."""
+    size = getsizeof(value)
+    if isinstance(value, dict):
+        size += sum(map(_memory_bytes, value.values()))
+    elif isinstance(value, list | tuple):
+        size += sum(map(_memory_bytes, value))
+    return size
 
 
 def _ids_in(messages: Sequence[Message]) -> Iterator[str]:

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from typing import Self
 
 from everturn import names
-from everturn.providers.encoded_messages import BranchedSet, RememberedMessages
+from everturn.providers.encoded_messages import (
+    BYTES_OF_A_MESSAGE,
+    BYTES_OF_AN_ID,
+    OBJECT_BYTES,
+    BranchedSet,
+    RememberedMessages,
+)
 from everturn.records import Message
-
-_BYTES_OF_AN_ID = 130
 
 
 class TranscriptFacts:
@@ -21,6 +25,7 @@ class TranscriptFacts:
         self.replies = 0
         self.call_ids: set[str] | BranchedSet = set()
         """Of the calls in replies."""
+        self.calls = 0
         self.is_cut_short = False
         """A reply's turn was cancelled."""
         self.bound: dict[str, tuple[int, str]] = {}
@@ -32,6 +37,7 @@ class TranscriptFacts:
         """What system messages say."""
         self.last_said: Message | None = None
         """What a person said last, if something came with it that is only for one provider, or one reader."""
+        self.last_said_bytes = 0
         self.lost_calls: Counter[str] = Counter()
         """How many calls of each tool were given up, since a user's message, because workers were lost with them."""
 
@@ -47,14 +53,22 @@ class TranscriptFacts:
             if message.role == "user":
                 self.lost_calls = Counter()
                 if not (message.author or message.summary):
-                    self.last_said = message if message.provider else None
+                    self.last_said, self.last_said_bytes = None, 0
+                    if message.provider:
+                        self.last_said = message
+                        self.last_said_bytes = BYTES_OF_A_MESSAGE + len(message.model_dump_json())
             for part in message.parts:
                 if part.kind == "tool_call" and message.role == "assistant":
                     self.call_ids.add(part.call_id)
+                    self.calls += 1
                 elif part.kind == "tool_result" and names.WORKERS_LOST in part.extra:
                     self.lost_calls = self.lost_calls + Counter([part.name])
             self.replies += message.role == "assistant"
         self.count += len(messages)
+
+    @property
+    def memory_bytes(self) -> int:
+        return OBJECT_BYTES + BYTES_OF_AN_ID * self.calls + self.last_said_bytes
 
     def branch(self) -> Self:
         """A copy to which messages can be added."""
@@ -71,7 +85,7 @@ def facts_of(messages: Sequence[Message]) -> TranscriptFacts:
     beginning = messages.beginning
     kept: TranscriptFacts = beginning.kept(TranscriptFacts) or TranscriptFacts()
     kept.add_messages(beginning[kept.count :])
-    beginning.keep(TranscriptFacts, kept, _BYTES_OF_AN_ID * kept.replies)
+    beginning.keep(TranscriptFacts, kept, kept.memory_bytes)
     facts = kept.branch()
     facts.add_messages(messages.new)
     return facts

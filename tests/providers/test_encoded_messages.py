@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from everturn.providers.catalog import row_of
 from everturn.providers.encoded_messages import WireItems, body_in_json
 from everturn.providers.http import protocol_by_name
 from everturn.providers.json_values import write_json
+from everturn.providers.transcript_facts import facts_of
 from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from tests.providers.messages import result, results
 from tests.providers.recorded import HERE, READERS, everything, model_of
@@ -93,6 +95,35 @@ def test_a_transcript_is_in_memory_once(model: str) -> None:
     tracemalloc.stop()
     assert taken < 1.3 * written
     assert 0.8 * taken < prefixes.bytes < 1.3 * taken
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_not_written_yet_and_what_is_short_is_counted_too(model: str, own: bool) -> None:
+    """A document in the last message; as the front end's own message it is known as what was said last, too."""
+    request = _request(model, ())
+    provider = request.model.provider if own else ""
+
+    def ask(number: int, size: int, prefixes: PrefixCache) -> None:
+        data = b64encode(b"%PDF-1.4 " + number.to_bytes(2) * size).decode()
+        document = Document(data=data, media_type="application/pdf")
+        question = Message(role="user", parts=(document, Text(text="Read it.")), provider=provider)
+        transcript = [question, Message(role="assistant", parts=(Text(text="Done."),)), Message.user(f"{number}?")]
+        for messages in turn_by_turn(transcript, prefixes):
+            facts_of(messages)
+            body_in_json(body_of(replace(request, messages=messages)))
+
+    for size, count in ((150_000, 5), (1, 500)):
+        ask(0, size, PrefixCache())  # made once
+        prefixes = PrefixCache()
+        gc.collect()
+        tracemalloc.start()
+        for number in range(count):
+            ask(number, size, prefixes)
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert 0.8 * taken < prefixes.bytes < 1.3 * taken
 
 
 @pytest.mark.parametrize("model", MODELS)
