@@ -1,4 +1,4 @@
-"""`python -m benchmarks.calls [COMMIT]`: how many Python calls a worker makes for a turn, and which.
+"""`python -m benchmarks.calls [COMMIT]`: how many Python calls a worker makes for a turn, which, and in how many files.
 
 Unlike its CPU time, that is nearly the same in each run, on a busy machine as on a quiet one: so it is what to work by.
 All threads of the worker are counted. What is written in C counts for the function that calls it. With a COMMIT, its
@@ -87,12 +87,15 @@ async def main(arguments: argparse.Namespace) -> None:
 
     async with rig() as running:
         own = await _counted(running, EVERTURN, arguments)
-        print(f"everturn: {own.total():,.0f} calls a turn")
+        print(f"everturn: {own.total():,.0f} calls a turn; {_everturns_part(own)}")
         _tell(own, most=arguments.most)
         if arguments.commit:
             with checked_out(arguments.commit) as before:
                 others = await _counted(running, before, arguments)
-            print(f"everturn of {arguments.commit}: {others.total():,.0f}, so {own.total() / others.total():.2f} of it")
+            print(
+                f"everturn of {arguments.commit}: {others.total():,.0f}, so {own.total() / others.total():.2f} of it;"
+                f" {_everturns_part(others)}"
+            )
 
 
 async def _counted(running: Any, contestant: Any, arguments: argparse.Namespace) -> Counter[str]:
@@ -127,6 +130,13 @@ async def _counted(running: Any, contestant: Any, arguments: argparse.Namespace)
         empty.cleanup()
     turns = arguments.conversations * arguments.turns
     return Counter({name: (count - seen[0][name]) / turns for name, count in seen[1].items()})
+
+
+def _everturns_part(counts: Counter[str]) -> str:
+    """In words: calls of everturn's own functions, and how many functions in how many files these are."""
+    own = {name: count for name, count in counts.items() if count and _group(name) == "everturn"}
+    files = {name.partition(":")[0] for name in own}
+    return f"everturn's own are {sum(own.values()):,.0f}, of {len(own)} functions in {len(files)} files"
 
 
 def _tell(counts: Counter[str], *, most: int) -> None:

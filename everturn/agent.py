@@ -136,7 +136,7 @@ class Agent(Generic[OutputT_co]):
     """The JSON schema of `output`, of type object, whatever the type is."""
     local: Literal["auto", False] | None
     """With "auto", its `read` tools run within the conversation's workflow task when their last runs were quick. None:
-    as EVERTURN_LOCAL_TOOLS says. A tool's own `local` overrides it."""
+    as the worker's `local_tools` says. A tool's own `local` overrides it."""
     loop: Loop
     """With "manual", no call runs by itself: each waits for an answer, even calls of tools with a function."""
     activity_prefix: str = ""

@@ -6,6 +6,7 @@ import gc
 import inspect
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
@@ -14,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import temporalio.worker._worker
 from hypothesis import settings
 
 from everturn import Client
@@ -24,15 +26,21 @@ from everturn.testing import ScriptedModel
 pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
 from tests.support.bounds import Bounds, put_back, set_for_good, settable  # noqa: E402
+from tests.support.certificates import read_once  # noqa: E402
 from tests.support.histories import check_all  # noqa: E402
 from tests.support.order import PAGES, in_pieces, may_have_long_ones  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
 from tests.support.skips import watch_skips  # noqa: E402
 
 set_for_good(ports=ports_of_this_process())
-# For the servers, which are written in Go: they live for minutes, and need not look for garbage all the time; and each
-# process of xdist has one, so that they need not use all the cores at once, too.
-os.environ |= {"GOGC": "1000", "GOMEMLIMIT": "1500MiB", "GOMAXPROCS": "1"}
+read_once()
+# For the servers, which are written in Go: they live for minutes, and need not look for garbage all the time, nor have
+# stacks that begin small and are copied as they grow; and each process of xdist has one, so that they need not use all
+# the cores at once, too.
+os.environ |= {"GOGC": "300", "GODEBUG": "adaptivestackstart=1", "GOMEMLIMIT": "1500MiB", "GOMAXPROCS": "1"}
+
+# A worker of the SDK's own that is given none hashes all modules for it, read from the disk: over a second of CPU.
+temporalio.worker._worker._default_build_id = "tests"
 
 # What tests start is interrupted by them, also where whoever started the tests has them ignore it, as nohup and `&` do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,10 +74,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`make long` imports no file that has none of its tests."""
-    if config.option.markexpr != "long" or not collection_path.match("test_*.py"):
+    """`make test`, `make pages` and `make long` import no file that has none of their tests."""
+    if not collection_path.match("test_*.py"):
         return None
-    return None if may_have_long_ones(collection_path) else True
+    is_page = collection_path.relative_to(config.rootpath).as_posix().startswith(PAGES)
+    match config.option.markexpr:
+        case "long":
+            has_some = may_have_long_ones(collection_path)
+        case "not long and not pages":
+            has_some = not is_page
+        case "pages and not long":
+            has_some = is_page
+        case _:
+            has_some = True
+    return None if has_some else True
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -78,9 +96,26 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # else Python would look through them for garbage again and again
+    _leave_out_what_stays()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """A vendor's library that a test has imported stays, too."""
+    if _modules_that_stay and len(sys.modules) > _modules_that_stay + 50:  # none: xdist's process without tests
+        gc.collect()
+        _leave_out_what_stays()
+
+
+_modules_that_stay = 0
+
+
+def _leave_out_what_stays() -> None:
+    """Else Python would look through it for garbage again and again, which takes seconds each time."""
+    global _modules_that_stay  # noqa: PLW0603 - as garbage collection is the process's
+    _modules_that_stay = len(sys.modules)
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +202,6 @@ def go_on() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def cached_conversations() -> int:
-    """A worker keeps no conversation in memory: every workflow task replays the history. A test that does not ask for
-    this keeps them, as workers do."""
-    return int(os.environ.get("CACHED", "0"))
+    """How many conversations a worker keeps in memory. CACHED=0, in CI: none, so that every workflow task replays the
+    history, for a sixth more CPU; in `make test` each history is replayed once, at the end of its test."""
+    return int(os.environ.get("CACHED", "1000"))

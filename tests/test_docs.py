@@ -106,16 +106,21 @@ def nexus_endpoints_of(page: Path) -> Iterator[str]:
             yield from (line for line in block.text.splitlines() if line.startswith(start))
 
 
+endpoints_made: set[str] = set()
+"""By these commands, on the server of this process: xdist may come back to this file after another one."""
+
+
 @pytest.fixture(scope="module")
 def ran(
     beside: None, request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
     """What went wrong with each page that is asked for, or an empty text."""
     asked = [item.callspec.params["page"] for item in request.session.items if "ran" in item.fixturenames]
-    for command in {line for page in asked for line in nexus_endpoints_of(page)}:
+    for command in {line for page in asked for line in nexus_endpoints_of(page)} - endpoints_made:
         made = [*command.split(), "--address", server.address]
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         subprocess.run(made, check=True, env=environment, stdout=subprocess.DEVNULL)
+        endpoints_made.add(command)
     with ScriptedModel(replies) as model:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},

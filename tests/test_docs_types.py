@@ -1,4 +1,4 @@
-"""The Python that people copy from the pages is clean under mypy --strict."""
+"""What people copy from the pages is clean under type checkers: Python under mypy --strict, TypeScript under tsc."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.doc_pages import BLOCKS, ROOT, Block
+from tests.support.pages import FOLDER, NODE, needs_node
 
 EXCUSED = {
     "after": "goes on from before.py, which stands above it",
@@ -46,3 +47,13 @@ def test_a_whole_program_of_a_page_is_clean_under_mypy_strict(tmp_path: Path) ->
         check=False,
     )
     assert read.returncode == 0, read.stdout + read.stderr
+
+
+@needs_node[0]
+@needs_node[1]
+def test_the_page_of_the_how_to_compiles_with_the_real_packages() -> None:
+    compiler = FOLDER / "node_modules" / "typescript" / "bin" / "tsc"
+    compiled = subprocess.run(
+        [NODE, str(compiler), "-p", str(FOLDER)], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert compiled.returncode == 0, compiled.stdout + compiled.stderr

@@ -153,7 +153,7 @@ async def _wait_for_backlog(temporal: Client, queue: str, count: int) -> None:
     )
     deadline = time.monotonic() + SPOOLED_SECONDS
     while time.monotonic() < deadline:
-        described = await temporal.workflow_service.describe_task_queue(request)
+        described = await temporal.workflow_service.describe_task_queue(request, retry=True)
         if described.stats.approximate_backlog_count >= count:
             return
         await asyncio.sleep(0.2)

@@ -52,5 +52,6 @@ async def default_of(temporal: Client) -> timedelta:
             await temporal.workflow_service.delete_workflow_execution(
                 DeleteWorkflowExecutionRequest(
                     namespace=temporal.namespace, workflow_execution=WorkflowExecution(workflow_id=name)
-                )
+                ),
+                retry=True,
             )

@@ -37,6 +37,7 @@ from everturn.temporal.filter_values import quoted
 from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.temporal.versioned_queues import may_start_eagerly
 from everturn.tenants.metadata import RESERVED_KEYS, TENANT, fits_index, in_index, in_words, index_keywords
 from everturn.tenants.priorities import priority_of, read_weights, with_weight, without_name
 from everturn.text.markdown import code, first_line, inline
@@ -243,7 +244,8 @@ class ClientBase:
                     static_details=None if minimal else _details_in_markdown(start, agent),
                     memo=_build_memo(start),
                     priority=priority,
-                    request_eager_start=True,  # a worker in this process, if there is one, begins at once
+                    # A worker in this process, if there is one, begins at once.
+                    request_eager_start=may_start_eagerly(self.task_queue),
                 )
             except WorkflowAlreadyStartedError:
                 # By the ask before, perhaps, whose answer did not come.

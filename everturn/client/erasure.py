@@ -265,7 +265,7 @@ async def _delete_run(client: Client, conversation_id: str, run_id: str) -> bool
     execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
-        await client.workflow_service.delete_workflow_execution(request)
+        await client.workflow_service.delete_workflow_execution(request, retry=True)
     except RPCError as error:
         if not not_found(error):
             raise

@@ -91,7 +91,7 @@ async def find_archives(client: Client) -> tuple[str, ...]:
     """Where the server may have copied the histories to, in words."""
     try:
         described = await client.workflow_service.describe_namespace(
-            DescribeNamespaceRequest(namespace=client.namespace)
+            DescribeNamespaceRequest(namespace=client.namespace), retry=True
         )
     except RPCError as error:
         if error.status is not RPCStatusCode.PERMISSION_DENIED:

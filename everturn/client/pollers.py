@@ -104,7 +104,8 @@ async def _look_at_queue(
     )
     try:
         described, workers = await asyncio.gather(
-            temporal.workflow_service.describe_task_queue(request), announced_workers(temporal, task_queue)
+            temporal.workflow_service.describe_task_queue(request, retry=True),
+            announced_workers(temporal, task_queue),
         )
     except RPCError as error:
         raise temporal_errors.unreachable(temporal, error) from error

@@ -53,7 +53,7 @@ async def describe_run(client: Client, conversation_id: str, run_id: str) -> Any
     execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)
     request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
     try:
-        return await client.workflow_service.describe_workflow_execution(request)
+        return await client.workflow_service.describe_workflow_execution(request, retry=True)
     except RPCError as error:
         if not not_found(error):
             raise

@@ -85,7 +85,7 @@ class QueuesClient(ClientBase):
             update_fairness_key_rate_limit_default=_limit_update(wanted.per_tenant_per_second, reason),
         )
         try:
-            await self.temporal.workflow_service.update_task_queue_config(request)
+            await self.temporal.workflow_service.update_task_queue_config(request, retry=True)
         except RPCError as error:
             if error.status is RPCStatusCode.UNIMPLEMENTED:
                 raise Refused("The server can't limit task queues.", cure=NO_LIMITS) from None
@@ -140,7 +140,7 @@ class QueuesClient(ClientBase):
             report_config=True,
         )
         try:
-            return await self.temporal.workflow_service.describe_task_queue(request)
+            return await self.temporal.workflow_service.describe_task_queue(request, retry=True)
         except RPCError as error:
             raise self.unreachable_error(error) from error
 

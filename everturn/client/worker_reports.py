@@ -56,7 +56,7 @@ async def announced_workers(temporal: Client, task_queue: str) -> Sequence[Annou
     )
     for _ in range(MOST_PAGES):
         try:
-            page = await temporal.workflow_service.list_workers(request)
+            page = await temporal.workflow_service.list_workers(request, retry=True)
         except RPCError:  # an older server, or one that has it switched off
             return []
         if page.workers_info:

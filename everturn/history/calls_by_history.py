@@ -71,8 +71,10 @@ class CallsByHistory:
     def is_settled(self, *, closing: bool, waiting: Collection[str]) -> bool:
         """Whether no more results will come: all calls have one, except those that a closing conversation no longer
         begins. `waiting`: the calls that wait for a decision, or for the check of one."""
+        if not closing:
+            return len(self._results) == len(self.planned)  # asked with each result, of which there may be hundreds
         return all(
-            closing and _begins_late(plan) and call.call_id not in self.running and call.call_id not in waiting
+            _begins_late(plan) and call.call_id not in self.running and call.call_id not in waiting
             for call, plan in self.unsettled
         )
 

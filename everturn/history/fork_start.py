@@ -15,7 +15,7 @@ from everturn.errors import NotFound, Refused
 from everturn.history.reader import first_step, read_steps
 from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
-from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKept, TurnCompleted
+from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKept, TurnCompleted, TurnScheduled
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.packed_messages import pack
 from everturn.payloads import ModelReply, Start
@@ -96,6 +96,9 @@ class _ForkPoint:
         self._replied: list[int] = []
         """The turns before this one that have a reply, and not only a summary: the last one of earlier runs, and all of
         this run."""
+        self.answer: dict[str, Any] = {}
+        """What the answer had as the turn began. Once it has ended, as by a `close` beside the reply, the state has
+        none of that."""
 
     def take_step(self, step: Step) -> None:
         match step:
@@ -121,6 +124,8 @@ class _ForkPoint:
                     carry = step.start.carry
                     if carry and carry.turn:
                         self._replied.append(carry.called_in or carry.turn)
+                if isinstance(step, TurnScheduled):
+                    self.answer = {"repairs": self.state.last_reply.repairs, "tools": self.state.tools}
             case _:
                 self.transcript.take_step(step)
 
@@ -277,8 +282,9 @@ async def _build_start(
     transcript = [*await read_transcript(client, origin.conversation_id, point.transcript)]
     transcript[state.prefix.position : end] = _with_results(transcript[state.prefix.position : end], changes.results)
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
-    repairs = 0 if final else state.last_reply.repairs
-    new: dict[str, Any] = {"owed": not final, "repairs": repairs, "inbox": (), "message_ids": ()}
+    new: dict[str, Any] = {"owed": not final, "inbox": (), "message_ids": ()}
+    if not final:
+        new |= point.answer
     if changes.model:
         new["model"] = changes.model
     new |= {"budget": None, "began": Beginning(agent=start.agent, fork_of=origin.conversation_id)}

@@ -20,7 +20,7 @@ async def has_long_poll(client: Client) -> bool:
     if (known := _KNOWN.get(service)) is not None:
         return known
     try:
-        system_info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
+        system_info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), retry=True)
     except RPCError:
         return True
     _KNOWN[service] = system_info.capabilities.activity_failure_include_heartbeat

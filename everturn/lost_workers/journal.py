@@ -433,5 +433,6 @@ async def release_conversation(client: Client, conversation_id: str, run_id: str
             namespace=client.namespace,
             execution=WorkflowExecution(workflow_id=conversation_id, run_id=run_id),
         ),
+        retry=True,
         timeout=RPC_TIMEOUT,
     )

@@ -24,7 +24,7 @@ async def _search_attributes(temporal: Client) -> Set[str]:
     """Those that somebody registered."""
     request = ListSearchAttributesRequest(namespace=temporal.namespace)
     try:
-        return set((await temporal.operator_service.list_search_attributes(request)).custom_attributes)
+        return set((await temporal.operator_service.list_search_attributes(request, retry=True)).custom_attributes)
     except RPCError as error:
         # Some servers keep that question to operators, and tell the namespace's users by its description.
         if temporal_errors.passes(error) or not (aliases := await _aliases(temporal)):
@@ -40,11 +40,12 @@ async def register_search_attributes(temporal: Client, lacking: Iterable[str]) -
         AddSearchAttributesRequest(
             namespace=temporal.namespace,
             search_attributes={name: IndexedValueType.Value(kind) for name, kind in kinds.items()},
-        )
+        ),
+        retry=True,
     )
 
 
 async def _aliases(temporal: Client) -> dict[str, str]:
     request = DescribeNamespaceRequest(namespace=temporal.namespace)
-    described = await temporal.workflow_service.describe_namespace(request)
+    described = await temporal.workflow_service.describe_namespace(request, retry=True)
     return dict(described.config.custom_search_attribute_aliases)

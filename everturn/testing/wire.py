@@ -12,6 +12,9 @@ from everturn.testing.script import Call, Say, Whole, contents_of
 CHUNK_CHARS = 32
 """How much text one event of a stream carries."""
 
+MOST_CHUNKS = 1_000
+"""Into how many events a text is cut. Of a longer one, each carries more: nobody looks at ten thousand of them."""
+
 
 def whole_reply(reply: Whole, *, model: str, turn: int, prompt_bytes: int) -> bytes:
     """The body of a reply that is not streamed."""
@@ -89,7 +92,8 @@ def _usage_of(says: list[Say], calls: list[Call], *, prompt_bytes: int) -> Mappi
 
 
 def _pieces_of(text: str) -> Iterator[str]:
-    return (text[start : start + CHUNK_CHARS] for start in range(0, len(text), CHUNK_CHARS))
+    chars = max(CHUNK_CHARS, -(-len(text) // MOST_CHUNKS))
+    return (text[start : start + chars] for start in range(0, len(text), chars))
 
 
 def _data_event(value: Mapping[str, Any]) -> bytes:

@@ -58,6 +58,10 @@ class WorkerOptions(TypedDict, total=False):
     heartbeats: ProfileName | None
     """How often it sends heartbeats. None: EVERTURN_HEARTBEATS, or thrifty on Temporal Cloud, which bills each one,
     and quick elsewhere."""
+    local_tools: Literal["auto", "given"] | None
+    """Which tools run within their conversation's workflow task. "given": those with `local=True`; "auto": `read` tools
+    whose last runs were quick, too. An agent's or a tool's own `local` overrides it. None: EVERTURN_LOCAL_TOOLS, or
+    "given"."""
     traces: Traces | bool | None
     """True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
     EVERTURN_TRACES."""
@@ -137,7 +141,7 @@ class Hosted:
             drain_timeout=_option_or_setting(drain_timeout, timedelta(seconds=settings.drain_seconds)),
             heartbeats=_find_profile(options.get("heartbeats") or settings.heartbeats),
             traces=traces_of(options.get("traces"), settings),
-            local_tools="auto" if settings.local_tools == "auto" else False,
+            local_tools=_find_local_tools(options.get("local_tools") or settings.local_tools),
             make_deps=deps,
             rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
             budgets=declared_budgets(_option_or_setting(options.get("budgets"), settings.tenant_budgets)),
@@ -159,6 +163,14 @@ def _find_profile(name: ProfileName | None) -> HeartbeatProfile | None:
     if not name:
         return None
     return PROFILES[name]
+
+
+def _find_local_tools(which: str) -> Literal["auto", False]:
+    if which == "auto":
+        return "auto"
+    if which != "given":
+        raise InvalidSetting(f"The worker has local_tools={which!r}.", cure="It is 'auto' or 'given'.")
+    return False
 
 
 def _checked_moment(restored_at: datetime | None) -> datetime | None:

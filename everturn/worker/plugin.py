@@ -19,6 +19,7 @@ from temporalio.worker import (
     ReplayerConfig,
     UnsandboxedWorkflowRunner,
     WorkerConfig,
+    WorkerDeploymentConfig,
     WorkflowInboundInterceptor,
     WorkflowReplayResult,
 )
@@ -39,6 +40,7 @@ from everturn.storage.codecs import with_encryption
 from everturn.storage.composed_converter import own_client, shared_converter
 from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
+from everturn.temporal.versioned_queues import add_versioned_queue
 from everturn.temporal.worker_roles import polled_by
 from everturn.validation.spelling import known_options
 from everturn.webhooks.delivery_workflow import WebhookWorkflow
@@ -174,6 +176,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         clashes.refuse_clashes(given, added)
         clashes.refuse_roles(given, roles)
         if "workflows" in roles:
+            if _versioning(config):
+                add_versioned_queue(conversations)
             config["workflows"] = [*config.get("workflows", ()), *self._registered_workflows(config)]
             # What runs elsewhere is not polled for here; tools with local=True run here all the same.
             config["no_remote_activities"] = config.get("no_remote_activities", False) or roles == {"workflows"}
@@ -210,12 +214,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def _registered_workflows(self, config: WorkerConfig) -> list[type]:
         """The workflows to register. On a worker with versioning but no default behavior, each has to have its own."""
-        deployment = config.get("deployment_config")
-        if (
-            deployment is None
-            or not deployment.use_worker_versioning
-            or deployment.default_versioning_behavior is not VersioningBehavior.UNSPECIFIED
-        ):
+        versioning = _versioning(config)
+        if versioning is None or versioning.default_versioning_behavior is not VersioningBehavior.UNSPECIFIED:
             return list(OUR_WORKFLOWS)
         behavior = VersioningBehavior[self.hosted.settings.versioning.upper()]
         # A budget never ends, and no version of the code may have to stay for it.
@@ -268,6 +268,14 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         ],
     ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
         return next(replayer, histories)
+
+
+def _versioning(config: WorkerConfig) -> WorkerDeploymentConfig | None:
+    """None if the worker belongs to no version of a deployment."""
+    deployment = config.get("deployment_config")
+    if deployment is None or not deployment.use_worker_versioning:
+        return None
+    return deployment
 
 
 def _with_versioning(workflow: type, behavior: VersioningBehavior) -> type:

@@ -23,7 +23,7 @@ from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_space import left_in_run
 from everturn.workflows.recent_messages import RecentMessages, whole_prefix
-from everturn.workflows.timeouts import model_options
+from everturn.workflows.timeouts import model_options, prefix_options
 
 MAX_EVENTS = 2_000
 """The most events of a run: about 160 turns of one call each."""
@@ -121,7 +121,7 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
         **state.start.labels,
     )
     handle = workflow.start_activity(
-        names.EXTEND_PREFIX, request, result_type=RawValue, summary="results too large to hand on", **model_options()
+        names.EXTEND_PREFIX, request, result_type=RawValue, summary="results too large to hand on", **prefix_options()
     )
     try:
         digest = await activity_results.wait_for(handle, str, "The digest of the transcript")

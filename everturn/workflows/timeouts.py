@@ -53,6 +53,11 @@ def model_options() -> dict[str, Any]:
     }
 
 
+def prefix_options() -> dict[str, Any]:
+    """Those of a model turn, but that a cancelled turn does not wait for it: it has nothing to hand over."""
+    return model_options() | {"cancellation_type": workflow.ActivityCancellationType.TRY_CANCEL}
+
+
 def webhook_options() -> dict[str, Any]:
     """A try lasts half a minute at most; how long there are tries is the activity's business."""
     return {

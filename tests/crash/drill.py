@@ -14,8 +14,9 @@ from everturn.testing import call
 from tests.crash.stories import Story, Turn, said
 from tests.crash.storm import Kill, Plan, Storm
 
-QUIET_SECONDS = 15.0
-"""Without any news, a conversation that has not ended never will."""
+QUIET_SECONDS = 30.0
+"""Without any news, a conversation that has not ended never will. On a machine with ten times its load, 15 were too few
+for a turn to begin."""
 QUIET_AFTER_KILL_SECONDS = 45.0
 """A worker has to be missed, and another one to start."""
 LONGEST_SECONDS = 300.0

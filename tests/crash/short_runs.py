@@ -24,6 +24,7 @@ _SHORT = {
     "batch_look_seconds": BATCH_LOOK_SECONDS,
     "batch_poll_seconds": BATCH_LOOK_SECONDS,
 }
+_LONG = {name: AS_THEY_ARE[name] for name in ("events", *_SHORT)}
 _inside = 0
 
 
@@ -44,4 +45,4 @@ def short_runs(run_events: int) -> Iterator[None]:
     finally:
         _inside -= 1
         if not _inside:
-            set_for_good(**{name: AS_THEY_ARE[name] for name in ("events", *_SHORT)})
+            set_for_good(**_LONG)

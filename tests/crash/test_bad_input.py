@@ -6,10 +6,11 @@ Many cases share a conversation, a worker or a server, so that it stays quick; e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.api.common.v1 import Payloads, WorkflowExecution, WorkflowType
@@ -20,10 +21,13 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
 from everturn import Client, Conversation, Limits, tool
+from everturn.activities.planning import MAX_PLANNED_CALLS
 from everturn.errors import Ended, InvalidSetting, Refused, Stalled
+from everturn.records import Message
 from everturn.testing import ScriptedModel, call, say
 from tests.crash import odd_things
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.histories import leave_out
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
@@ -46,8 +50,7 @@ async def failed_tasks(client: Client, conversation_id: str) -> list[str]:
     return [failure.failure.message for failure in failures if failure.cause != again]
 
 
-async def assert_every_call_has_its_result(conversation: Conversation) -> None:
-    transcript = await conversation.transcript()
+def assert_every_call_has_its_result(transcript: Sequence[Message]) -> None:
     calls = [call.call_id for message in transcript for call in message.tool_calls]
     results = results_of(transcript)
     assert [result.call_id for result in results] == calls
@@ -77,22 +80,24 @@ async def test_weird_tool_calls_are_answered_and_the_conversation_goes_on(client
         async with asyncio.timeout(CASE_SECONDS):
             assert await conversation.reply() == "Done."
     assert await failed_tasks(client, conversation.id) == []
-    await assert_every_call_has_its_result(conversation)
-    replies = [message for message in await conversation.transcript() if message.tool_calls]
+    transcript = await conversation.transcript()
+    assert_every_call_has_its_result(transcript)
+    by_reply = [message.tool_results for message in transcript if message.role == "tool"]
     told = {
         name: " | ".join(f"{result.is_error}: {result.text}" for result in results)
-        for (name, _), results in zip(odd_things.TOOL_CALLS, await _results_by_reply(conversation), strict=True)
+        for (name, _), results in zip(odd_things.TOOL_CALLS, by_reply, strict=True)
     }
-    assert len(replies) == len(turns)
+    assert len([message for message in transcript if message.tool_calls]) == len(turns)
     for name, expected in odd_things.TOLD.items():
         assert expected in told[name], name
 
 
-async def _results_by_reply(conversation: Conversation) -> list[list[Any]]:
-    return [list(message.tool_results) for message in await conversation.transcript() if message.role == "tool"]
-
-
-async def test_a_thousand_parallel_calls_are_too_many_and_the_model_is_told(client: Client, scripted: Scripted) -> None:
+@pytest.mark.parametrize("planned", [100, MAX_PLANNED_CALLS])
+@pytest.mark.long_if(lambda planned: planned == MAX_PLANNED_CALLS)
+async def test_a_thousand_parallel_calls_are_too_many_and_the_model_is_told(
+    client: Client, scripted: Scripted, bounds: Bounds, planned: int
+) -> None:
+    bounds(planned_calls=planned)
     calls = [call("note", {"count": number}) for number in range(1_000)]
     agent = agent_on(scripted([calls, "Done."], keep=0), tools=[note], limits=Limits(max_parallel_calls=64))
     async with hosting(client, agent):
@@ -100,12 +105,14 @@ async def test_a_thousand_parallel_calls_are_too_many_and_the_model_is_told(clie
         async with asyncio.timeout(CASE_SECONDS):
             assert await conversation.reply() == "Done."
     assert await failed_tasks(client, conversation.id) == []
-    await assert_every_call_has_its_result(conversation)
-    results = results_of(await conversation.transcript())
-    assert {result.text for result in results[512:]} == {
-        "Too many calls: only the first 512 of a reply are run. Call again later."
+    transcript = await conversation.transcript()
+    assert_every_call_has_its_result(transcript)
+    results = results_of(transcript)
+    assert len(results) == len(calls)
+    assert {result.text for result in results[planned:]} == {
+        f"Too many calls: only the first {planned} of a reply are run. Call again later."
     }
-    assert not any(result.is_error for result in results[:512])
+    assert not any(result.is_error for result in results[:planned])
 
 
 async def test_whatever_a_model_server_answers_is_asked_again_or_stalls_with_a_cause(
@@ -114,7 +121,7 @@ async def test_whatever_a_model_server_answers_is_asked_again_or_stalls_with_a_c
     asked: list[int] = []
 
     def script(messages: list[dict[str, Any]]) -> Any:
-        number = int(messages[0]["content"].split()[1])
+        number = int(messages[-1]["content"].split()[1])
         asked.append(number)
         if asked.count(number) == 1:
             return odd_things.BODIES[number][1]
@@ -122,28 +129,39 @@ async def test_whatever_a_model_server_answers_is_asked_again_or_stalls_with_a_c
 
     agent = agent_on(scripted(script, keep=0))
     async with hosting(client, agent), asyncio.timeout(CASE_SECONDS):
-        numbers = range(len(odd_things.BODIES))
-        outcomes = await asyncio.gather(*(_lived_through(client, agent, number) for number in numbers))
-    for (name, _), (text, causes, failures) in zip(odd_things.BODIES, outcomes, strict=True):
-        assert failures == [], name
+        numbers = [range(start, len(odd_things.BODIES), CONVERSATIONS) for start in range(CONVERSATIONS)]
+        lived = await asyncio.gather(*(_lived_through(client, agent, some) for some in numbers))
+    outcomes = {number: outcome for part in lived for number, outcome in part.items()}
+    for number, (name, _) in enumerate(odd_things.BODIES):
+        text, causes = outcomes[number]
         assert text == "Fine." or name in odd_things.TAKEN_AS_REPLIES, (name, text)
         assert all(len(cause) > 20 for cause in causes), name
         assert not any("Traceback" in cause or "object at 0x" in cause for cause in causes), name
 
 
-async def _lived_through(client: Client, agent: Any, number: int) -> tuple[str, list[str], list[str]]:
-    """The final reply, the causes of stalls on the way, and the failed workflow tasks."""
-    conversation = await client.start(agent, f"case {number}")
-    causes: list[str] = []
-    while True:
-        try:
-            text = await conversation.reply()
-        except Stalled as error:
-            causes.append(str(error))
-            with suppress(Refused):
-                await conversation.resume()
-        else:
-            return text, causes, await failed_tasks(client, conversation.id)
+CONVERSATIONS = 8
+"""In them, all the bodies come, one after the other."""
+
+
+async def _lived_through(client: Client, agent: Any, numbers: range) -> dict[int, tuple[str, list[str]]]:
+    """The final reply to each message, and the causes of stalls on the way."""
+    conversation = await client.start(agent, f"case {numbers[0]}", keep_open=timedelta(minutes=5))
+    outcomes: dict[int, tuple[str, list[str]]] = {}
+    for number in numbers:
+        if number != numbers[0]:
+            await conversation.send(f"case {number}")
+        causes: list[str] = []
+        while number not in outcomes:
+            try:
+                outcomes[number] = await conversation.reply(), causes
+            except Stalled as error:
+                causes.append(str(error))
+                with suppress(Refused):
+                    await conversation.resume()
+    assert await failed_tasks(client, conversation.id) == [], [odd_things.BODIES[number][0] for number in numbers]
+    await conversation.close()
+    await conversation.outcome()
+    return outcomes
 
 
 # ---------------------------------------------------------------- what tools return and raise
@@ -177,21 +195,29 @@ async def test_what_a_tool_raises_that_is_no_error_becomes_a_result(
                 await client.temporal.get_workflow_handle(conversation.id).terminate()
 
 
+TURNS = 10
+"""In them, all the results come, some in each."""
+
+
 @pytest.mark.parametrize("tool_name", ["odd", "odd_async"])
 async def test_whatever_a_tool_returns_or_raises_becomes_a_result(
     client: Client, scripted: Scripted, tool_name: str
 ) -> None:
     numbers = range(len(odd_things.RESULTS))
-    script = [call(tool_name, {"number": number}) for number in numbers]
+    calls = [call(tool_name, {"number": number}) for number in numbers]
+    script = [calls[start::TURNS] for start in range(TURNS)]
     agent = agent_on(scripted([*script, "Done."], keep=0), tools=[odd, odd_async], limits=Limits(max_turns=200))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         async with asyncio.timeout(CASE_SECONDS):
             assert await conversation.reply() == "Done."
     assert await failed_tasks(client, conversation.id) == []
-    await assert_every_call_has_its_result(conversation)
-    results = results_of(await conversation.transcript())
-    for (name, _, expected), result in zip(odd_things.RESULTS, results, strict=True):
+    transcript = await conversation.transcript()
+    assert_every_call_has_its_result(transcript)
+    results = results_of(transcript)
+    in_order = [number for start in range(TURNS) for number in numbers[start::TURNS]]
+    for number, result in zip(in_order, results, strict=True):
+        name, _, expected = odd_things.RESULTS[number]
         assert expected in f"{'error: ' if result.is_error else ''}{result.text}", (name, result.text[:300])
 
 
@@ -204,8 +230,10 @@ async def raw_signal(client: Client, conversation_id: str, name: str, payloads: 
             namespace=client.temporal.namespace,
             workflow_execution=WorkflowExecution(workflow_id=conversation_id),
             signal_name=name,
+            request_id=uuid4().hex,
             input=payloads,
-        )
+        ),
+        retry=True,
     )
 
 
@@ -227,45 +255,44 @@ async def held(client: Client, scripted: Scripted) -> AsyncIterator[Conversation
         assert result.text == "5 back for 81"
 
 
-@pytest.mark.parametrize("name", odd_things.COMMANDS)
-async def test_bad_signals_change_nothing(client: Client, scripted: Scripted, name: str) -> None:
-    await _changes_nothing(client, scripted, odd_things.RAW_PAYLOADS, [name])
+async def test_bad_signals_change_nothing(client: Client, scripted: Scripted) -> None:
+    await _changes_nothing(client, scripted, odd_things.RAW_PAYLOADS)
 
 
-@pytest.mark.parametrize("case", odd_things.NO_JSON | odd_things.UNREADABLE)
-async def test_a_signal_that_can_not_be_read_changes_nothing(client: Client, scripted: Scripted, case: str) -> None:
-    await _changes_nothing(
-        client, scripted, {case: (odd_things.NO_JSON | odd_things.UNREADABLE)[case]}, odd_things.COMMANDS
-    )
+async def test_a_signal_that_can_not_be_read_changes_nothing(client: Client, scripted: Scripted) -> None:
+    await _changes_nothing(client, scripted, odd_things.NO_JSON | odd_things.UNREADABLE)
 
 
-async def _changes_nothing(client: Client, scripted: Scripted, table: dict[str, Payloads], names: list[str]) -> None:
+async def _changes_nothing(client: Client, scripted: Scripted, table: dict[str, Payloads]) -> None:
     async with held(client, scripted) as conversation:
-        for name in names:
-            for payloads in table.values():
+        before = await conversation.status()
+        for case, payloads in table.items():
+            for name in odd_things.COMMANDS:
                 await raw_signal(client, conversation.id, name, payloads)
-        with pytest.raises(Refused):
-            await conversation.approve("nobody")  # answered when all of them have been handled
+            with pytest.raises(Refused):
+                await conversation.approve("nobody")  # answered when all of them have been handled
+            assert await conversation.status() == before, case
         assert len(await asyncio.wait_for(conversation.transcript(), CASE_SECONDS)) == 2
 
 
-@pytest.mark.parametrize("name", odd_things.COMMANDS)
-async def test_bad_updates_are_refused_with_the_reason(client: Client, scripted: Scripted, name: str) -> None:
+async def test_bad_updates_are_refused_with_the_reason(client: Client, scripted: Scripted) -> None:
     async with held(client, scripted) as conversation:
         handle = client.temporal.get_workflow_handle(conversation.id)
-        for case, value in odd_things.JSON_PAYLOADS.items():
-            if isinstance(value, dict) and name in ("pause", "resume", "cancel_turn", "close"):
-                continue  # unknown fields are ignored: these are taken
-            with pytest.raises(WorkflowUpdateFailedError) as refused:
-                await asyncio.wait_for(handle.execute_update(name, value), CASE_SECONDS)
-            why = str(refused.value.__cause__)
-            assert len(why) > 10, case
-            assert "Traceback" not in why, case
+        for name in odd_things.COMMANDS:
+            for case, value in odd_things.JSON_PAYLOADS.items():
+                if isinstance(value, dict) and name in ("pause", "resume", "cancel_turn", "close"):
+                    continue  # unknown fields are ignored: these are taken
+                with pytest.raises(WorkflowUpdateFailedError) as refused:
+                    await asyncio.wait_for(handle.execute_update(name, value), CASE_SECONDS)
+                why = str(refused.value.__cause__)
+                assert len(why) > 10, (name, case)
+                assert "Traceback" not in why, (name, case)
 
 
-@pytest.mark.parametrize("case", odd_things.STARTS)
-async def test_a_bad_start_ends_with_a_reason(client: Client, scripted: Scripted, case: str) -> None:
-    await _ends_with_a_reason(client, scripted, odd_things.STARTS[case])
+async def test_a_bad_start_ends_with_a_reason(client: Client, scripted: Scripted) -> None:
+    async with hosting(client, agent_on(scripted(["Hello."]))):
+        for case, payloads in odd_things.STARTS.items():
+            await _ends_with_a_reason(client, case, payloads)
 
 
 @pytest.mark.parametrize("case", odd_things.UNREADABLE)
@@ -273,33 +300,31 @@ async def test_a_start_that_can_not_be_read_ends_with_a_reason(client: Client, s
     expected = InvalidSetting if case in odd_things.OF_ANOTHER_CODEC else Ended
     if expected is InvalidSetting:
         leave_out(client)
-    await _ends_with_a_reason(client, scripted, odd_things.UNREADABLE[case], expected)
+    async with hosting(client, agent_on(scripted(["Hello."]))):
+        await _ends_with_a_reason(client, case, odd_things.UNREADABLE[case], expected)
 
 
-async def _ends_with_a_reason(
-    client: Client, scripted: Scripted, payloads: Payloads, expected: type[Exception] = Ended
-) -> None:
-    agent = agent_on(scripted(["Hello."]))
-    conversation_id = f"bad-{client.task_queue}"
-    async with hosting(client, agent):
-        await client.temporal.workflow_service.start_workflow_execution(
-            StartWorkflowExecutionRequest(
-                namespace=client.temporal.namespace,
-                workflow_id=conversation_id,
-                workflow_type=WorkflowType(name="Conversation"),
-                task_queue=TaskQueue(name=client.task_queue),
-                input=payloads,
-                request_id=conversation_id,
-            )
-        )
-        try:
-            with pytest.raises(expected) as ended:
-                await asyncio.wait_for(client.conversation(conversation_id).outcome(), CASE_SECONDS)
-            assert len(str(ended.value)) > 60
-            assert await failed_tasks(client, conversation_id) == []
-        finally:
-            with suppress(RPCError):
-                await client.temporal.get_workflow_handle(conversation_id).terminate()
+async def _ends_with_a_reason(client: Client, case: str, payloads: Payloads, expected: type[Exception] = Ended) -> None:
+    conversation_id = f"{case}-{client.task_queue}"
+    await client.temporal.workflow_service.start_workflow_execution(
+        StartWorkflowExecutionRequest(
+            namespace=client.temporal.namespace,
+            workflow_id=conversation_id,
+            workflow_type=WorkflowType(name="Conversation"),
+            task_queue=TaskQueue(name=client.task_queue),
+            input=payloads,
+            request_id=conversation_id,
+        ),
+        retry=True,
+    )
+    try:
+        with pytest.raises(expected) as ended:
+            await asyncio.wait_for(client.conversation(conversation_id).outcome(), CASE_SECONDS)
+        assert len(str(ended.value)) > 60, case
+        assert await failed_tasks(client, conversation_id) == []
+    finally:
+        with suppress(RPCError):
+            await client.temporal.get_workflow_handle(conversation_id).terminate()
 
 
 async def test_a_message_of_every_bad_kind_is_refused_and_the_next_good_one_is_taken(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +17,7 @@ from everturn.providers.catalog import PROVIDERS
 from everturn.testing import ScriptedModel, call, cut, fail, garbage
 from everturn.testing.replay import read_histories
 from tests.crash.workers import ROOT, WorkerProcess
+from tests.support.prepared import run
 from tests.support.waiting import eventually, waiting
 
 MARK = "PLANTED"
@@ -59,6 +60,8 @@ def environment(server: DevServer, client: Client, tmp_path: Path) -> dict[str, 
         **KEYS,
         "PATH": str(Path(sys.executable).parent),
         "HOME": str(tmp_path),
+        # What Python reads as it starts is ours: else each command would really start, see tests/support/prepared.py.
+        **{name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "LC_", "LANG"))},
         "TEMPORAL_ADDRESS": server.address,
         "EVERTURN_TASK_QUEUE": client.task_queue,
         "EVERTURN_LOG_LEVEL": "debug",
@@ -134,16 +137,7 @@ COMMANDS = [
 
 
 def everturn(environment: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "everturn", *arguments],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    done = run("-m", "everturn", *arguments, cwd=ROOT, env=environment, timeout=180)
     return done.stdout + done.stderr
 
 

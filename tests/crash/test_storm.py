@@ -21,27 +21,19 @@ from tests.crash.resumes import late, resumes
 from tests.crash.stories import Asked, Story
 from tests.crash.storm import Hit, Kill, Plan, Restart, Storm
 
-pytestmark = pytest.mark.timeout(900)  # the storm begins with the first test
 
-
-@pytest.fixture(scope="module")
-async def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_nothing_is_lost_and_nothing_done_twice_while_workers_and_the_server_are_killed(tmp_path: Path) -> None:
+    """One test: of two, another process would take one, and have the storm once more."""
     seed = int(os.environ.get("SEED", "5"))
     # How soon what was lost is taken up again is measured at full length, by `make crash`, with the machine to itself.
     plan = Plan(seed=seed, conversations=12, kills=4, restarts=1, pace=2.0, at_once=12, patience=240.0, resume=math.inf)
-    storm = Storm(plan, tmp_path_factory.mktemp("storm"))
+    storm = Storm(plan, tmp_path)
     await storm.run()
-    return storm
-
-
-@pytest.mark.long
-async def test_nothing_is_lost_and_nothing_done_twice_while_workers_and_the_server_are_killed(storm: Storm) -> None:
     assert broken(storm) == [], report(storm)
     assert (len(storm.kills), len(storm.restarts), len(storm.ended)) == (4, 1, 12)
-
-
-@pytest.mark.long
-async def test_the_storm_hit_something(storm: Storm) -> None:
+    # And it hit something.
     assert any(run.tries > 1 for evidence in storm.evidence for run in evidence.activities), report(storm)
     assert storm.vanished
     assert storm.clients_killed == 2

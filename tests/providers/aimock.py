@@ -6,6 +6,7 @@ node or npm are not there, or npm's registry can't be reached, its tests are ski
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
 import hashlib
@@ -16,7 +17,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import urllib.request
+from collections import deque
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -28,28 +31,45 @@ VERSION = "1.43.0"
 SHA512 = "V8D8cjSMtAR4rHaD2ulp3DR/ZguXQjDNOqwKDNvjb/OJL/KR1I0SDf5xpRCd+TYKjhmf9fM8Xpg3QBKPmV9Kmw=="
 PACKAGE = f"@copilotkit/aimock@{VERSION}"
 
+UNUSED = {"match": {"userMessage": "nothing"}, "response": {"content": "Nothing."}}
+"""It does not start without a fixture."""
+
 
 @contextlib.contextmanager
 def running(fixtures: list[dict[str, Any]]) -> Iterator[str]:
-    """Starts it with these fixtures, streaming a few letters at a time; yields its address."""
-    command = command_line()
+    """It has these fixtures, and has answered nothing yet; yields its address."""
+    address = _started()
+    _post(f"{address}/__aimock/reset", {})
+    _post(f"{address}/__aimock/fixtures", {"fixtures": fixtures})
+    yield address
+
+
+@cache
+def _started() -> str:
+    """One for all tests of this process, since node takes a third of a second to start. It streams a few letters at a
+    time."""
     with tempfile.TemporaryDirectory() as folder:
-        (path := Path(folder, "fixtures.json")).write_text(json.dumps({"fixtures": fixtures}))
+        (path := Path(folder, "fixtures.json")).write_text(json.dumps({"fixtures": [UNUSED]}))
         options = ["--port", "0", "--fixtures", str(path), "--strict", "--chunk-size", "5"]
-        process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        try:
-            assert process.stdout
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if "listening on" in line:
-                    break
-            else:
-                pytest.fail(f"aimock did not start: {''.join(lines)}")
-            yield lines[-1].split()[-1]
-        finally:
-            process.kill()
-            process.communicate()
+        process = subprocess.Popen(
+            [*command_line(), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        atexit.register(process.kill)
+        assert process.stdout
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "listening on" in line:
+                # What it logs from here on is read by nobody, and must not fill the pipe.
+                threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
+                return lines[-1].split()[-1]
+    pytest.fail(f"aimock did not start: {''.join(lines)}")
+
+
+def _post(url: str, body: Any) -> None:
+    headers = {"content-type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)):
+        pass
 
 
 def received(address: str) -> list[dict[str, Any]]:

@@ -147,7 +147,7 @@ def check_every_split(data: bytes, assemble: Callable[..., Reply], expected: Rep
 def splits(data: bytes) -> list[int]:
     """Where to split: at every byte of a short stream; in a long one around ends of events and of lines, and at some
     places (always the same) elsewhere."""
-    if len(data) <= 6_000:
+    if len(data) <= 2_000:
         return list(range(len(data)))
     seeded = random.Random(len(data))
     ends = [match.end() for match in re.finditer(rb"\r\n|\n|\r", data)]

@@ -10,10 +10,8 @@ import importlib
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, get_args
-
-from anthropic.types import ModelParam
-from openai.types.shared import ChatModel, ResponsesModel
 
 from everturn.models import Model
 from everturn.vendor_models.abilities import TABLE, UNKNOWN, abilities_of
@@ -35,11 +33,20 @@ def known_names(provider: str) -> list[str]:
     return [name.partition(":")[2] for name in names if name.startswith(f"{provider}:")]
 
 
-CLAUDE = sorted({*literals(ModelParam), *known_names("anthropic"), "claude-sonnet-5-5"})
-OPENAI = sorted({*literals(ChatModel), *literals(ResponsesModel), *known_names("openai"), "gpt-6-sol"})
-GOOGLE = sorted({*known_names("google"), "gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-4-carbon"})
-XAI = sorted({*known_names("xai"), "grok-4.5", "grok-4.6", "grok-4.7", "grok-latest", "grok-4-0709"})
-GROQ = sorted({*known_names("groq"), "qwen/qwen3-32b"})
+# The SDKs take seconds to import, which only the process that runs these tests spends.
+@cache
+def names_of(provider: str) -> list[str]:
+    from anthropic.types import ModelParam
+    from openai.types.shared import ChatModel, ResponsesModel
+
+    more = {
+        "anthropic": {*literals(ModelParam), "claude-sonnet-5-5"},
+        "openai": {*literals(ChatModel), *literals(ResponsesModel), "gpt-6-sol"},
+        "google": {"gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-4-carbon"},
+        "xai": {"grok-4.5", "grok-4.6", "grok-4.7", "grok-latest", "grok-4-0709"},
+        "groq": {"qwen/qwen3-32b"},
+    }
+    return sorted({*known_names(provider), *more[provider]})
 
 
 def profile(family: str, name: str) -> dict[str, Any]:
@@ -48,7 +55,7 @@ def profile(family: str, name: str) -> dict[str, Any]:
 
 
 def claude_differences() -> Iterator[str]:
-    for name in CLAUDE:
+    for name in names_of("anthropic"):
         ours = abilities_of(Model(f"anthropic:{name}"))
         theirs = profile("anthropic", name)
         off = "never" if theirs["thinking_always_enabled"] else "disabled"
@@ -69,7 +76,7 @@ def claude_differences() -> Iterator[str]:
 
 
 def openai_differences() -> Iterator[str]:
-    for name in OPENAI:
+    for name in names_of("openai"):
         ours = abilities_of(Model(f"openai:{name}"))
         theirs = profile("openai", name)
         levels = {*(ours.efforts or ())} if ours is not UNKNOWN else None
@@ -91,7 +98,7 @@ def openai_differences() -> Iterator[str]:
 
 
 def other_differences() -> Iterator[str]:
-    for name in GOOGLE:
+    for name in names_of("google"):
         theirs = profile("google", name)
         if not theirs["google_supports_thinking_level"]:
             continue
@@ -99,11 +106,11 @@ def other_differences() -> Iterator[str]:
         other = {level.lower() for level in theirs.get("google_thinking_levels", ("MINIMAL", "LOW", "MEDIUM", "HIGH"))}
         if mine != other:
             yield f"{name}: {' '.join(sorted(mine))} is {' '.join(sorted(other))}"
-    for name in XAI:
+    for name in names_of("xai"):
         mine = {*(abilities_of(Model(f"xai:{name}")).efforts or ())}
         if mine != (other := {*profile("grok", name)["grok_reasoning_efforts"]}):
             yield f"{name}: {' '.join(sorted(mine))} is {' '.join(sorted(other))}"
-    for name in GROQ:
+    for name in names_of("groq"):
         ours = abilities_of(Model(f"groq:{name}"))
         theirs = profile("groq", name)
         pairs = {
@@ -115,13 +122,13 @@ def other_differences() -> Iterator[str]:
 
 def tool_differences() -> Iterator[str]:
     """Which tools a model takes: the server's, and its caller's."""
-    for name in XAI:
+    for name in names_of("xai"):
         ours = abilities_of(Model(f"xai:{name}"))
         theirs = {kind.__name__.removesuffix("Tool") for kind in profile("grok", name)["supported_native_tools"]}
         for tool in ("WebSearch", "XSearch", "CodeExecution"):
             if (tool not in ours.without) != (tool in theirs):
                 yield f"{name}: {tool}, {tool not in ours.without} is {tool in theirs}"
-    for name in GOOGLE:
+    for name in names_of("google"):
         ours, theirs_calls = abilities_of(Model(f"google:{name}")), profile("google", name)["supports_tools"]
         if ours.calls != theirs_calls:
             yield f"{name}: calls, {ours.calls} is {theirs_calls}"

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import pytest
-from anthropic.types import MessageCreateParams
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -105,6 +104,8 @@ def check(value: Any) -> None:
 
 @pytest.fixture(scope="module")
 def sdk() -> TypeAdapter[Any]:
+    from anthropic.types import MessageCreateParams
+
     return TypeAdapter(MessageCreateParams)
 
 

@@ -7,7 +7,6 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from openai import AsyncOpenAI
 
 from everturn import Message, Model, ModelSettings, Text, generate
 from everturn.errors import ConnectionFailed, InvalidReply, RequestRefused, Unavailable
@@ -16,6 +15,7 @@ from everturn.tools.server_tools import UnsupportedParameter
 from tests.support.background_server import BackgroundServer, Worked, says
 from tests.support.bounds import Bounds
 from tests.support.provider_server import Asked, ProviderServer, claude, message_item, response
+from tests.support.vendors import openai
 from tests.support.waiting import eventually
 
 STORY = ("Once ", "upon ", "a ", "time.")
@@ -251,7 +251,7 @@ async def test_what_extra_asks_for_is_refused_with_its_cure() -> None:
 async def test_the_server_of_these_tests_is_one_to_openais_own_library() -> None:
     """What it answers is read, followed and cancelled by the SDK as it is."""
     with BackgroundServer(says(*STORY)) as server:
-        client = AsyncOpenAI(api_key="sk-test", base_url=server.base_url)
+        client = openai.AsyncOpenAI(api_key="sk-test", base_url=server.base_url)
         stream = await client.responses.create(model="m", input="Hi", background=True, store=True, stream=True)
         kinds = [event.type async for event in stream]
         assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")

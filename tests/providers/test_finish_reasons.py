@@ -7,9 +7,6 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
-from anthropic.types.beta import BetaStopReason
-from google.genai.types import FinishReason
-from openai.types.chat.chat_completion import Choice
 
 from everturn.errors import ContextTooLong, InvalidReply, ProviderError, RateLimited, RequestRefused, Unavailable
 from everturn.http.sse import Event
@@ -75,6 +72,10 @@ def test_a_reason_means_the_same_in_every_spelling(reason: str, ending: Ending) 
 
 
 def test_every_reason_of_the_vendors_sdks_is_in_the_table() -> None:
+    from anthropic.types.beta import BetaStopReason
+    from google.genai.types import FinishReason
+    from openai.types.chat.chat_completion import Choice
+
     reasons = {*get_args(BetaStopReason), *get_args(Choice.model_fields["finish_reason"].annotation)}
     reasons |= {reason.value for reason in FinishReason} - {"FINISH_REASON_UNSPECIFIED"}
     assert [reason for reason in sorted(reasons) if ending_of(reason) == "unknown"] == []

@@ -158,8 +158,12 @@ def read_stream(model: str, events: list[Chunk]) -> Reply:
     return assembler.finish()
 
 
-def check_what_becomes_of(reply: Reply, model: str) -> None:
-    """It crosses to the workflow, and goes out in the next request, to whatever provider."""
+def check_what_becomes_of(reply: Reply, model: str, checked: set[str]) -> None:
+    """It crosses to the workflow, and goes out in the next request, to whatever provider. Much that is odd is passed
+    over, and leaves the reply as it was: that is checked once."""
+    if (written := repr(reply)) in checked:
+        return
+    checked.add(written)
     crossing = ModelReply(message=reply.message, digest="d", usage=reply.usage, details=reply.details)
     converter = data_converter.payload_converter
     (back,) = converter.from_payloads(converter.to_payloads([crossing]), [ModelReply])
@@ -174,6 +178,7 @@ def check_what_becomes_of(reply: Reply, model: str) -> None:
 
 @pytest.mark.parametrize("model", WHOLE)
 def test_whatever_is_in_a_field_of_a_whole_reply(model: str) -> None:
+    checked = set[str]()
     for path in places(WHOLE[model]):
         for odd in ODD:
             try:
@@ -182,11 +187,12 @@ def test_whatever_is_in_a_field_of_a_whole_reply(model: str) -> None:
                 continue
             except Exception as error:
                 raise AssertionError(f"{odd!r} at {path}") from error
-            check_what_becomes_of(reply, model)
+            check_what_becomes_of(reply, model, checked)
 
 
 @pytest.mark.parametrize("model", STREAMED)
 def test_whatever_is_in_a_field_of_an_event(model: str) -> None:
+    checked = set[str]()
     for path in places(STREAMED[model]):
         for odd in ODD:
             try:
@@ -195,7 +201,7 @@ def test_whatever_is_in_a_field_of_an_event(model: str) -> None:
                 continue
             except Exception as error:
                 raise AssertionError(f"{odd!r} at {path}") from error
-            check_what_becomes_of(reply, model)
+            check_what_becomes_of(reply, model, checked)
 
 
 async def test_a_fault_of_ours_in_reading_is_a_reply_that_can_not_be_read(

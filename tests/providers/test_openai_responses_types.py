@@ -10,7 +10,6 @@ import pydantic
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from openai.types.responses import response_create_params as types
 
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
@@ -81,6 +80,8 @@ def transcripts(draw: st.DrawFn) -> list[Message]:
 
 @pytest.fixture(scope="module")
 def accepted() -> Any:
+    from openai.types.responses import response_create_params as types
+
     plain = pydantic.TypeAdapter(types.ResponseCreateParamsNonStreaming)
     streaming = pydantic.TypeAdapter(types.ResponseCreateParamsStreaming)
     return lambda body: drawn_out((streaming if body.get("stream") else plain).validate_python(body))

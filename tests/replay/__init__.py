@@ -1,0 +1,3 @@
+from pathlib import Path
+
+HISTORIES = Path(__file__).parent / "histories"

@@ -23,7 +23,7 @@ from everturn.storage.composed_converter import own_converter
 from everturn.storage.data_converter import data_converter
 from everturn.storage.unreadable import for_replayer
 from everturn.workflows.conversation import ConversationWorkflow
-from tests.replay.record import HISTORIES
+from tests.replay import HISTORIES
 
 
 class _Listening(UnsandboxedWorkflowRunner):
@@ -53,6 +53,7 @@ async def answers(file: Path) -> list[dict[str, Any]]:
         workflows=[ConversationWorkflow],
         unsandboxed_workflow_runner=runner,
         data_converter=for_replayer(own_converter(data_converter)),
+        build_id="any",  # else the SDK reads the code of all modules, for a second
     )
     await replayer.replay_workflow(WorkflowHistory.from_json(begun, content))
     return runner.answers

@@ -205,7 +205,7 @@ async def nexus_operation(client: Client, folder: Path) -> str:
     """One that nobody begins for a while, and one that fails."""
     worker = EndpointTarget.Worker(namespace=client.temporal.namespace, task_queue="shop")
     spec = EndpointSpec(name="shop", target=EndpointTarget(worker=worker))
-    await client.temporal.operator_service.create_nexus_endpoint(CreateNexusEndpointRequest(spec=spec))
+    await client.temporal.operator_service.create_nexus_endpoint(CreateNexusEndpointRequest(spec=spec), retry=True)
     greet = nexus_tool(Shop.greet, endpoint="shop", service=Shop)
     calls = [call("greet", {"input": name}, id=name) for name in ("Ada", "nobody")]
     with lowered(started_within=timedelta(seconds=0.5)):

@@ -16,9 +16,9 @@ from pathlib import Path
 from everturn import Client, logs
 from everturn.devserver import DevServer
 from everturn.testing import record_history
+from tests.replay import HISTORIES
 from tests.replay.kinds import KINDS, SUGGESTED_EVENTS
 
-HISTORIES = Path(__file__).parent / "histories"
 KIND_SECONDS = 60.0
 
 

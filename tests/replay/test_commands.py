@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-ELSEWHERE = [
-    {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8", "HOME": "/"},
-    {"PYTHONHASHSEED": "2", "TZ": "America/St_Johns", "LC_ALL": "POSIX", "HOME": "/tmp"},
-]
+from tests.support.prepared import run
 
-DIFFERENT = ("{'a', 'b', 'c', 'd', 'e'}", "time.localtime(0).tm_hour", "id('a')")
+ELSEWHERE = {"PYTHONHASHSEED": "2", "TZ": "America/St_Johns", "LC_ALL": "POSIX", "HOME": "/tmp"}
+"""A process that starts in another place. The other one is forked, with an order of sets that is drawn."""
+
+DIFFERENT = ("{*'abcdefghijklmnop'}", "time.localtime(0).tm_hour", "id('a')")
 
 PROGRAM = """
 import asyncio, json, sys, time
@@ -23,7 +23,7 @@ from pathlib import Path
 from temporalio import workflow
 from everturn.client import interpreter_exit
 from tests.replay.commands import answers, main as write_answers
-from tests.replay.record import HISTORIES
+from tests.replay import HISTORIES
 
 start, planted = workflow.start_activity, ""
 
@@ -52,21 +52,18 @@ Answers = list[dict[str, Any]]
 def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, Answers]:
     """The recorded histories, and one with what depends on the process planted. A process does both."""
     folder, program = tmp_path_factory.mktemp("answers"), PROGRAM.replace("DIFFERENT", repr(DIFFERENT))
-    files = [[folder / f"{what}{number}.json" for what in "rp"] for number in range(len(ELSEWHERE))]
-    programs = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, pair)], env=os.environ | place, stderr=subprocess.PIPE, text=True
-        )
-        for pair, place in zip(files, ELSEWHERE, strict=True)
-    ]
-    try:
-        for process in programs:
-            _, errors = process.communicate(timeout=120)
-            assert process.returncode == 0, errors[-2_000:]
-    finally:
-        for process in programs:
-            process.kill()
-            process.communicate()
+    files = [[folder / f"{what}{number}.json" for what in "rp"] for number in range(2)]
+    here, there = (["-c", program, *map(str, pair)] for pair in files)
+    with subprocess.Popen(
+        [sys.executable, *there], env=os.environ | ELSEWHERE, stderr=subprocess.PIPE, text=True
+    ) as elsewhere:
+        try:
+            done = run(*here, env=os.environ | {"TZ": "Asia/Tokyo"}, timeout=120)
+            _, errors = elsewhere.communicate(timeout=120)
+        finally:
+            elsewhere.kill()
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert elsewhere.returncode == 0, errors[-2_000:]
     recorded, planted = ([json.loads(file.read_text()) for file in kind] for kind in zip(*files, strict=True))
     return recorded, planted
 

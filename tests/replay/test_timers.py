@@ -14,7 +14,7 @@ from everturn.history.event_reader import EventReader
 from everturn.history.reader import HistoryReader
 from everturn.history.steps import Expired, ReminderFired, Step
 from everturn.storage.data_converter import data_converter
-from tests.replay.record import HISTORIES
+from tests.replay import HISTORIES
 
 
 async def read(kind: str, summaries: dict[str, str]) -> list[Step]:

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from everturn.testing import Diverged, replay_history
 from everturn.workflows.conversation import ConversationWorkflow
-from tests.replay.record import HISTORIES
+from tests.replay import HISTORIES
 from tests.support.excused import HARMLESS, NOT_CALLED
 from tests.support.planted import PLANTED, Planted
 from tests.support.source import MODULES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import count
@@ -29,8 +29,9 @@ _read_payload = JSON.from_payload
 _converter_of = _payload_converter._get_transfer_type_converter
 _known_converter_of = cache(_converter_of)
 _load_settings = cache(Settings.load)
-_attributes: dict[bytes, Any] = {}
+_attributes: dict[tuple[Any, bytes], Any] = {}
 _read_attributes = temporalio.converter.decode_typed_search_attributes
+_read_untyped = temporalio.converter.decode_search_attributes
 
 MOST_RECORDS = 4_000
 WORLDS_BETWEEN_COLLECTIONS = 25
@@ -48,6 +49,7 @@ def worked_out_once() -> Iterator[None]:
             (_payload_converter, "_get_transfer_type_converter", _transfer_converter_of),
             (Settings, "load", _load_settings),
             (temporalio.converter, "decode_typed_search_attributes", _attributes_of),
+            (temporalio.converter, "decode_search_attributes", _untyped_attributes_of),
             (traceback, "format_tb", _no_traceback),
         ):
             stack.enter_context(patch.object(owner, name, once))
@@ -81,13 +83,23 @@ def _transfer_converter_of(value_type: Any) -> Any:
 
 
 def _attributes_of(attributes: SearchAttributes) -> Any:
+    known = _known_attributes(_read_attributes, attributes)
+    return TypedSearchAttributes([*known.search_attributes])  # a workflow changes its own
+
+
+def _untyped_attributes_of(attributes: SearchAttributes) -> Any:
+    known = _known_attributes(_read_untyped, attributes)
+    return {name: [*values] for name, values in known.items()}
+
+
+def _known_attributes(read: Callable[[SearchAttributes], Any], attributes: SearchAttributes) -> Any:
     """Whoever describes a run reads its attributes: mostly the same ones."""
-    key = attributes.SerializeToString(deterministic=True)
+    key = (read, attributes.SerializeToString(deterministic=True))
     if key not in _attributes:
         if len(_attributes) >= MOST_RECORDS:
             _attributes.clear()
-        _attributes[key] = _read_attributes(attributes)
-    return TypedSearchAttributes([*_attributes[key].search_attributes])  # a workflow changes its own
+        _attributes[key] = read(attributes)
+    return _attributes[key]
 
 
 def _no_traceback(_: Any) -> list[str]:
@@ -108,13 +120,14 @@ def alone(*, for_long: bool = True) -> None:
 
 @contextmanager
 def _collected_at_the_end() -> Iterator[None]:
-    """A world is small, and goes as a whole: looking for garbage meanwhile is a tenth of all time."""
+    """A world is small, and goes as a whole: looking for garbage meanwhile is a tenth of all time. Between the tests of
+    others, only what is new is looked through: all that pytest and its tests have is much more."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if _who_collects and next(_lived) % WORLDS_BETWEEN_COLLECTIONS == 0:
-            gc.collect()
+            gc.collect(1 if was_enabled else 2)
         if was_enabled:
             gc.enable()

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -343,6 +344,12 @@ def bounds(draw: Draw) -> Iterator[None]:
         yield
 
 
+@cache
+def _settings(batch_seconds: float, batch_turns: int) -> Settings:
+    """Frozen: to look for each of them in the environment takes longer than all else that a world begins with."""
+    return Settings(batch_seconds=batch_seconds, batch_turns=batch_turns)
+
+
 class World:
     def __init__(self, draw: Draw, loop: clock.VirtualLoop) -> None:
         self.draw = draw
@@ -385,9 +392,7 @@ class World:
         by_name = self.chances.of("batches").random() < 0.5 if draw.agent == BATCHED else False
         self.batches = SimulatedBatches(self.server, self.model, self._chances("batches"), by_name)
         gathering = self.chances.of("gathering")
-        self.settings = Settings(
-            batch_seconds=gathering.choice((1.0, 20.0, 60.0)), batch_turns=gathering.choice((2, 500))
-        )
+        self.settings = _settings(gathering.choice((1.0, 20.0, 60.0)), gathering.choice((2, 500)))
         self.faults = Faults(self)
         self.outcomes: dict[str, str] = {}
         self._names = 0

@@ -153,14 +153,15 @@ class _Watching(UnsandboxedWorkflowRunner):
         return made
 
 
-async def check(history: WorkflowHistory, converter: DataConverter) -> None:
-    """Replays a history, and holds what comes of it against what is read off it, after each task."""
+async def check(history: WorkflowHistory, converter: DataConverter, *, in_threads: bool = False) -> None:
+    """Replays a history, and holds what comes of it against what is read off it, after each task. `in_threads`: each
+    step in a thread, as a worker does it; else in the caller's, which costs less."""
     tasks = _tasks(history.events)
     if not tasks:
         return  # nobody has looked after it, and a replay of nothing never ends
     runner = _Watching(tasks)
-    # Without a limit on how long a step may take: the machine may be busy.
-    options: dict[str, Any] = {"unsandboxed_workflow_runner": runner, "data_converter": converter, "debug_mode": True}
+    options: dict[str, Any] = {"unsandboxed_workflow_runner": runner, "data_converter": converter}
+    options["debug_mode"] = not in_threads  # and no limit on how long a step may take: the machine may be busy
     options["build_id"] = "replay"  # the SDK's own is a hash of all modules, read from the disk
     await Replayer(workflows=[ConversationWorkflow], **options).replay_workflow(history)
     assert [*tasks][-1] in runner.facts, f"{history.workflow_id}: nobody saw what it came to"

@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 
 from everturn import carryover, devserver, packed_messages
-from everturn.activities import agent_lookup, mcp_tools, model_turns, prompt_cache_watch, tool_contexts, tool_times
+from everturn.activities import (
+    agent_lookup,
+    mcp_tools,
+    model_turns,
+    planning,
+    prompt_cache_watch,
+    tool_contexts,
+    tool_times,
+)
 from everturn.batching import sending as batch_sending
 from everturn.budgets import spending as budget_spending
 from everturn.calls import decision_problems
@@ -89,6 +97,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
     "refused_edits": (decision_problems, "MOST_REFUSED_EDITS"),
+    # How many calls of a reply are run.
+    "planned_calls": (planning, "MAX_PLANNED_CALLS"),
     # How much a history may hold.
     "run_bytes": (history_space, "RUN_BYTES"),
     "task_bytes": (history_space, "TASK_BYTES"),

@@ -17,62 +17,104 @@ import sys
 import time
 import types
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 NUMBER_BYTES = 4
 
 
-def prepare() -> None:
-    """Imports what a command may import. None of it may start a thread: a fork has only the one that forked."""
-    import everturn.cli
+LIBRARIES = (
+    *("temporalio.worker", "temporalio.client", "httpx", "httpcore", "anyio._backends._asyncio"),
+    *("temporalio.envconfig", "uvloop"),
+    *("mcp.server.mcpserver", "uvicorn"),  # the servers of tests/support/mcp_*.py
+    "pytest",  # what a program imports of a test's file
+)
+EVERTURN = (
+    *("everturn.worker.worker", "everturn.worker.plugin", "everturn.client.client", "everturn.live.text_server"),
+    *("everturn.testing", "everturn.providers.openai_chat", "everturn.providers.background", "everturn.web.app"),
+    *("everturn.worker.process", "everturn.text.log_lines", "everturn.loading", "everturn.devserver"),
+    *("everturn.providers.tool_schemas", "everturn.text.secrets"),
+)
 
-    for module in pkgutil.iter_modules(everturn.cli.__path__, "everturn.cli."):
-        importlib.import_module(module.name)
-    for name in (
-        *("everturn.worker", "everturn.testing", "temporalio.worker", "temporalio.client", "httpx"),
-        *("mcp.server.mcpserver", "uvicorn"),  # the servers of tests/support/mcp_*.py
-    ):
+
+def prepare(*, everturn: bool) -> None:
+    """Imports what a command may import. None of it may start a thread: a fork has only the one that forked. Without
+    `everturn`: what it is made of, for programs whose everturn is another one."""
+    for name in LIBRARIES:
         importlib.import_module(name)
+    if everturn:
+        commands = importlib.import_module("everturn.cli")
+        for name in (*EVERTURN, *(f"everturn.cli.{module.name}" for module in pkgutil.iter_modules(commands.__path__))):
+            importlib.import_module(name)
+        # Typer reads the annotations of all commands for each one that is run, which takes a tenth of a second.
+        typer = importlib.import_module("typer.main")
+        typer.get_command = cache(typer.get_command)
+        typer.get_command(commands.app)
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, f"an import started threads: {len(threads)}"
     gc.collect()
     gc.freeze()
+    # What is frozen here is no program's: one that looks for its own objects as it ends, as everturn does, need not see
+    # these, nor does Python look through them again: that took 0.7 s of CPU.
+    frozen, count = gc.get_freeze_count(), gc.get_freeze_count
+    gc.get_freeze_count = lambda: max(0, count() - frozen)
 
 
-def serve(control: socket.socket) -> dict[str, Any] | None:
-    """In each fork: what it is to be. In this process: None, once nobody starts programs any more."""
+def serve(control: socket.socket, doors: socket.socket) -> dict[str, Any] | None:
+    """In each fork: what it is to be. In this process: None, once nobody starts programs any more. Who comes through
+    `doors` (see through_a_door.py) ends with its program, and the program with it. That may be a process like this one,
+    for another process that runs tests: it is asked for nothing, and has its own `control` and `doors`."""
     running: dict[int, tuple[int, socket.socket]] = {}  # by the file descriptor of the process: its id, who waits
+    at_doors: dict[socket.socket, int] = {}  # the file descriptor of the process
     while True:
-        ready, _, _ = select.select([control, *running], [], [])
-        for one in ready:
-            if one is not control:
-                pid, waits = running.pop(one)
-                os.close(one)
-                _, status = os.waitpid(pid, 0)
-                with waits:
-                    tell(waits, status)
-        if control not in ready:
+        waited_for: list[Any] = [control, doors, *running, *at_doors]
+        ready, _, _ = select.select(waited_for, [], [])
+        for process in running.keys() & set(ready):
+            pid, waits = running.pop(process)
+            os.close(process)
+            _, status = os.waitpid(pid, 0)
+            at_doors.pop(waits, None)
+            with waits:
+                tell(waits, status)
+        for gone in at_doors.keys() & set(ready):
+            signal.pidfd_send_signal(at_doors.pop(gone), signal.SIGKILL)
+        if control in ready:
+            length, given, _, _ = socket.recv_fds(control, NUMBER_BYTES, 4)
+            if not length:
+                return None
+            asking, waits = control, socket.socket(fileno=given.pop(0))
+        elif doors in ready:
+            asking = waits = doors.accept()[0]
+            length, given, _, _ = socket.recv_fds(asking, NUMBER_BYTES, 3)
+            if not length:
+                waits.close()
+                continue
+        else:
             continue
-        length, given, _, _ = socket.recv_fds(control, NUMBER_BYTES, 4)
-        if not length:
-            return None
-        waits = socket.socket(fileno=given[0])
-        asked = json.loads(control.recv(int.from_bytes(length), socket.MSG_WAITALL))
+        asked = json.loads(asking.recv(int.from_bytes(length), socket.MSG_WAITALL))
         if not (pid := os.fork()):
             for process, (_, other) in running.items():
                 os.close(process)
                 other.close()
-            control.close()
-            waits.close()
-            for number, stream in enumerate(given[1:]):
+            for kept in (control, doors, waits):
+                kept.close()
+            if not asked:
+                own_control, own_doors = (socket.socket(fileno=number) for number in given)
+                tell(own_control, os.getpid())
+                return serve(own_control, own_doors)
+            for number, stream in enumerate(given):
                 os.dup2(stream, number)
                 os.close(stream)
             return dict(asked)
-        for stream in given[1:]:
+        for stream in given:
             os.close(stream)
-        running[os.pidfd_open(pid)] = (pid, waits)
-        tell(waits, pid)
+        process = os.pidfd_open(pid)
+        running[process] = (pid, waits)
+        if asking is waits:
+            at_doors[waits] = process
+        else:
+            tell(waits, pid)
 
 
 def tell(waits: socket.socket, number: int) -> None:
@@ -137,7 +179,8 @@ if __name__ == "__main__":
     sys.path.insert(0, "")
     # Ctrl-C is for the programs: see `become`.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    prepare()
-    if asked := serve(socket.socket(fileno=int(sys.argv[1]))):
+    imported, *numbers = sys.argv[1:]
+    prepare(everturn=imported == "everturn")
+    if asked := serve(*(socket.socket(fileno=int(number)) for number in numbers)):
         become(**asked)
         run(asked["arguments"])

@@ -51,10 +51,11 @@ async def check_all(client: Client) -> None:
 async def _listed(client: Client, conversation_id: str = "") -> list[WorkflowExecution]:
     """The runs of the conversation, or of all on the client's task queue, once the server lists all that there are.
 
-    It does so in the order in which they began, and a while later: so another workflow is begun now, and waited for."""
+    It does so in the order in which they began, and a while later: so another workflow is begun now, which does not
+    run, and waited for."""
     among = f"WorkflowId = '{conversation_id}'" if conversation_id else f"TaskQueue = '{client.task_queue}'"
     mark = f"mark-{uuid4().hex}"
-    await client.temporal.start_workflow("Mark", id=mark, task_queue="nobody", execution_timeout=timedelta(seconds=1))
+    await client.temporal.start_workflow("Mark", id=mark, task_queue="nobody", start_delay=timedelta(days=1))
 
     async def up_to_the_mark() -> list[WorkflowExecution]:
         workflows = [workflow async for workflow in client.temporal.list_workflows(f"{among} OR WorkflowId = '{mark}'")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from everturn import McpServer
 from tests.support.ports import free_port, listens
-from tests.support.prepared import ROOT, Program
+from tests.support.prepared import ROOT, Program, command_of
 from tests.support.waiting import until
 
 
@@ -22,11 +21,11 @@ class McpShop:
         self.folder = folder
 
     @property
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.support.mcp_shop", str(self.folder)]
+    def arguments(self) -> tuple[str, ...]:
+        return "-m", "tests.support.mcp_shop", str(self.folder)
 
     def stdio(self, **options: Any) -> McpServer:
-        return McpServer(command=self.command, cwd=str(ROOT), **options)
+        return McpServer(command=command_of(*self.arguments), cwd=str(ROOT), **options)
 
     @property
     def log(self) -> list[str]:
@@ -42,7 +41,7 @@ class McpShop:
     @contextmanager
     def http(self, port: int = 0, **options: Any) -> Iterator[McpServer]:
         port = port or free_port()
-        process = Program(*self.command[1:], str(port), cwd=ROOT, stderr=subprocess.DEVNULL)
+        process = Program(*self.arguments, str(port), cwd=ROOT, stderr=subprocess.DEVNULL)
         try:
             until(lambda: listens(port))
             yield McpServer(url=f"http://127.0.0.1:{port}/mcp", **options)

@@ -17,7 +17,7 @@ async def new_namespace(server: DevServer) -> str:
     name = f"agents-{uuid4().hex[:8]}"
     request = RegisterNamespaceRequest(namespace=name)
     request.workflow_execution_retention_period.FromTimedelta(timedelta(days=1))
-    await (await Client.connect(server.address)).temporal.workflow_service.register_namespace(request)
+    await (await Client.connect(server.address)).temporal.workflow_service.register_namespace(request, retry=True)
 
     async def known() -> bool:
         try:

@@ -20,4 +20,4 @@ async def endpoint_to(client: Client, queue: str) -> str:
 async def make_endpoint(client: Client, name: str, queue: str) -> None:
     worker = EndpointTarget.Worker(namespace=client.temporal.namespace, task_queue=queue)
     spec = EndpointSpec(name=name, target=EndpointTarget(worker=worker))
-    await client.temporal.operator_service.create_nexus_endpoint(CreateNexusEndpointRequest(spec=spec))
+    await client.temporal.operator_service.create_nexus_endpoint(CreateNexusEndpointRequest(spec=spec), retry=True)

@@ -57,7 +57,8 @@ async def reset_to(client: Client, conversation: Conversation, *, task: int, run
             workflow_task_finish_event_id=completed[task],
             request_id=uuid4().hex,
             reason="it stood still",
-        )
+        ),
+        retry=True,
     )
 
 
@@ -85,7 +86,7 @@ async def delete(client: Client, conversation: Conversation, *run_ids: str) -> N
     for run_id in run_ids:
         execution = WorkflowExecution(workflow_id=conversation.id, run_id=run_id)
         request = DeleteWorkflowExecutionRequest(namespace=client.temporal.namespace, workflow_execution=execution)
-        await client.temporal.workflow_service.delete_workflow_execution(request)
+        await client.temporal.workflow_service.delete_workflow_execution(request, retry=True)
     for run_id in run_ids:
         await eventually(partial(_gone, client, conversation, run_id), seconds=100, what=f"run {run_id} is gone")
 

@@ -100,12 +100,21 @@ class Source:
 
 
 @cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text())
+
+
+@cache
 def source_of(module: str) -> Source:
-    return read(module, MODULES[module].read_text())
+    return _read(module, tree_of(module))
 
 
 def read(module: str, text: str) -> Source:
-    source = Source(module, ast.parse(text))
+    return _read(module, ast.parse(text))
+
+
+def _read(module: str, tree: ast.Module) -> Source:
+    source = Source(module, tree)
     reader = _Reader(source)
     reader.visit(source.tree)
     return source
@@ -113,7 +122,7 @@ def read(module: str, text: str) -> Source:
 
 def imported_as(module: str, name: str) -> list[str]:
     """What one of our modules means by a name that it imports, whole."""
-    return sorted(_scope(source_of(module).tree).get(name, {OWN}) - {OWN})
+    return sorted(_scope_of(module).get(name, {OWN}) - {OWN})
 
 
 def reached(roots: Collection[str], *, not_called: Collection[str] = ()) -> list[str]:
@@ -155,6 +164,21 @@ Scope = dict[str, set[str]]
 
 OWN = ""
 
+
+@cache
+def _scope_of(module: str) -> Scope:
+    """Of one of our modules: each use of what it imports is looked up there."""
+    return _scope(tree_of(module))
+
+
+def is_for_types(node: ast.If) -> bool:
+    """`if TYPE_CHECKING:`"""
+    match node.test:
+        case ast.Name("TYPE_CHECKING") | ast.Attribute(ast.Name("typing"), "TYPE_CHECKING"):
+            return True
+    return False
+
+
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -169,8 +193,12 @@ class _Reader(ast.NodeVisitor):
         as_value = id(node) not in self._not_values
         return Use(self._source.module, ".".join(self._inside), what, node, getattr(node, "lineno", 0), as_value)
 
+    def visit(self, node: ast.AST) -> None:
+        if type(node) not in _WITHOUT_PARTS:
+            super().visit(node)
+
     def visit_If(self, node: ast.If) -> None:
-        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        if is_for_types(node):
             for statement in node.orelse:  # the other part never runs
                 self.visit(statement)
         else:
@@ -303,6 +331,11 @@ def _placed(made: ast.expr, like: ast.expr) -> ast.expr:
     return ast.copy_location(made, like)
 
 
+_WITHOUT_PARTS = {ast.Constant, ast.Load, ast.Store, ast.Del, ast.Pass, *ast.operator.__subclasses__()}
+_WITHOUT_PARTS |= {*ast.cmpop.__subclasses__(), *ast.unaryop.__subclasses__(), *ast.boolop.__subclasses__()}
+"""Half of a tree: passed over, since a visitor would take most of its time for them."""
+
+
 def _scope(of: ast.AST) -> Scope:
     """The names that a module, a function or a comprehension gives a meaning to. What it imports in one place and sets
     in another (`try: import time`, `except ImportError: time = None`) has both."""
@@ -316,12 +349,14 @@ def _scope(of: ast.AST) -> Scope:
         return {name.id: {OWN} for name in targets}
     while todo:
         node = todo.pop()
+        if type(node) in _WITHOUT_PARTS:
+            continue
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name, what in _names(node):
                 scope.setdefault(name, set()).add(what)
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             scope.setdefault(node.name, set()).add(OWN)
-        elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        elif isinstance(node, ast.If) and is_for_types(node):
             todo += node.orelse
             types = (name for one in node.body if isinstance(one, ast.Import | ast.ImportFrom) for name in _names(one))
             for name, what in types:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +17,7 @@ from everturn.budgets.workflow import TenantBudgetWorkflow
 from everturn.storage.data_converter import data_converter
 from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel
+from tests.support.prepared import Program, killed_at_the_end
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -46,19 +43,14 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def worker_process(
-    client: Client, model: ScriptedModel, *, dies_moving: bool = False
-) -> AsyncIterator[subprocess.Popen[bytes]]:
+async def worker_process(client: Client, model: ScriptedModel, *, dies_moving: bool = False) -> AsyncIterator[Program]:
     """A worker with the bounds as they are, killed at the end. `dies_moving`: it kills itself once it has ended a
     budget that moves, and before it starts it again."""
     address = client.temporal.service_client.config.target_host
-    command = [sys.executable, "-c", WORKER, address, client.task_queue, model.base_url, *(["dies"] * dies_moving)]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-            await asyncio.to_thread(process.wait, 60)
+    with killed_at_the_end(
+        "-c", WORKER, address, client.task_queue, model.base_url, *(["dies"] * dies_moving)
+    ) as process:
+        yield process
 
 
 def budget_of(client: Client, tenant: str) -> WorkflowHandle[Any, Any]:

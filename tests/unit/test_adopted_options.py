@@ -5,21 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import (
-    FunctionTool,
-    ToolGuardrailFunctionOutput,
-    function_tool,
-    tool_input_guardrail,
-    tool_output_guardrail,
-)
-from langchain_core.tools import StructuredTool
-from langchain_core.tools import Tool as OneTextTool
-from pydantic_ai import ApprovalRequired, ModelRetry, RunContext
-from pydantic_ai import Tool as PydanticTool
 
 from everturn import ToolContext, tool
 from everturn.errors import InvalidTool, NeedsApproval, ToolFailed
@@ -27,23 +17,32 @@ from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import LANGCHAIN, OPENAI, PYDANTIC_AI, Option, RanTooLong
 from everturn.tools.results import error_text
 from everturn.tools.unwritten_results import Unwritten
+from tests.support.vendors import agents, langchain_tools, pydantic_ai
 
 CONTEXT = ToolContext(conversation_id="orders", call_id="c1", attempt=1, turn=3)
 PAGE = Path(__file__).parents[2] / "docs/howto/tools-of-other-libraries.md"
 
-_OPENAIS = {field.name for field in dataclasses.fields(FunctionTool) if not field.name.startswith("_")}
-_PYDANTICS = {*inspect.signature(PydanticTool).parameters}
-_LANGCHAINS = {*StructuredTool.model_fields, *OneTextTool.model_fields}
+
+def openais() -> set[str]:
+    return {field.name for field in dataclasses.fields(agents.FunctionTool) if not field.name.startswith("_")}
+
+
+def pydantics() -> set[str]:
+    return {*inspect.signature(pydantic_ai.Tool).parameters}
+
+
+def langchains() -> set[str]:
+    return {*langchain_tools.StructuredTool.model_fields, *langchain_tools.Tool.model_fields}
 
 
 @pytest.mark.parametrize(
     ("options", "theirs"),
-    [(OPENAI, _OPENAIS), (PYDANTIC_AI, _PYDANTICS), (LANGCHAIN, _LANGCHAINS)],
+    [(OPENAI, openais), (PYDANTIC_AI, pydantics), (LANGCHAIN, langchains)],
     ids=["openai-agents", "pydantic-ai", "langchain-core"],
 )
-def test_no_option_is_unknown(options: dict[str, Option], theirs: set[str]) -> None:
+def test_no_option_is_unknown(options: dict[str, Option], theirs: Callable[[], set[str]]) -> None:
     """A newer version has another one? Obey it, or refuse it as `is_enabled` is refused."""
-    assert theirs - options.keys() == set()
+    assert theirs() - options.keys() == set()
 
 
 def test_the_page_says_what_becomes_of_each() -> None:
@@ -73,32 +72,32 @@ def openai_tool(**options: Any) -> Any:
         paid.append(to)
         return f"Paid {to}."
 
-    return function_tool(**options)(pay)
+    return agents.function_tool(**options)(pay)
 
 
 def pydantic_tool(**options: Any) -> Any:
-    async def pay(context: RunContext[None], to: str) -> str:
+    async def pay(context: pydantic_ai.RunContext[None], to: str) -> str:
         """Pay somebody."""
         await asyncio.sleep(0.3 if to == "slow" else 0)
         if to == "large" and not context.tool_call_approved:
-            raise ApprovalRequired
+            raise pydantic_ai.ApprovalRequired
         paid.append(to)
         return f"Paid {to}."
 
-    return PydanticTool(pay, **options)
+    return pydantic_ai.Tool(pay, **options)
 
 
 def guard(behaviour: str, *, on: str) -> Any:
-    def check(data: Any) -> ToolGuardrailFunctionOutput:
+    def check(data: Any) -> agents.ToolGuardrailFunctionOutput:
         if "bob" not in data.context.tool_arguments:
-            return ToolGuardrailFunctionOutput.allow()
+            return agents.ToolGuardrailFunctionOutput.allow()
         if behaviour == "broken":
             raise LookupError(data.agent.name)
         if behaviour == "halt":
-            return ToolGuardrailFunctionOutput.raise_exception()
-        return ToolGuardrailFunctionOutput.reject_content("Not to bob.")
+            return agents.ToolGuardrailFunctionOutput.raise_exception()
+        return agents.ToolGuardrailFunctionOutput.reject_content("Not to bob.")
 
-    return tool_input_guardrail(check) if on == "input" else tool_output_guardrail(check)
+    return agents.tool_input_guardrail(check) if on == "input" else agents.tool_output_guardrail(check)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +127,13 @@ async def test_an_output_guardrail_decides_what_the_model_reads() -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_a_validator_lets_only_pass_what_it_accepts(kind: str) -> None:
-    def not_to_bob(context: RunContext[None], to: str) -> None:
+    def not_to_bob(context: pydantic_ai.RunContext[None], to: str) -> None:
         if to == "bob":
-            raise ModelRetry(f"Not to bob, in call {context.tool_call_id}.")
+            raise pydantic_ai.ModelRetry(f"Not to bob, in call {context.tool_call_id}.")
         if to == "crash":
             raise LookupError("to whom?")
 
-    async def later(context: RunContext[None], to: str) -> None:
+    async def later(context: pydantic_ai.RunContext[None], to: str) -> None:
         not_to_bob(context, to)
 
     made = tool(pydantic_tool(args_validator=not_to_bob if kind == "sync" else later))
@@ -184,7 +183,9 @@ async def test_a_tool_that_asks_for_an_approval_gets_one() -> None:
         (lambda: pydantic_tool(prepare=lambda _, definition: definition), "prepare"),
         (lambda: pydantic_tool(sequential=True), "sequential"),
         (
-            lambda: StructuredTool.from_function(lambda a: a, name="f", description="F.", return_direct=True),
+            lambda: langchain_tools.StructuredTool.from_function(
+                lambda a: a, name="f", description="F.", return_direct=True
+            ),
             "return_direct",
         ),
     ],
@@ -203,6 +204,6 @@ def test_options_for_providers_are_kept() -> None:
         """Look it up."""
         return order_id
 
-    theirs = StructuredTool.from_function(look_up)
+    theirs = langchain_tools.StructuredTool.from_function(look_up)
     theirs.extras = {"defer_loading": True, "other": 1}
     assert tool(theirs).options == ToolOptions(defer_loading=True)

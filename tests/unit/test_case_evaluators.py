@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from pydantic_evals.evaluators import EvaluationReason, EvaluatorContext
 
 from everturn.evals import CaseCall, CaseInputs, CaseStep
 from everturn.evals.cases import Action, CaseOutcome
-from everturn.evals.evaluators import DeniedCallsNotMade
 
 REFUND: dict[str, Any] = {"tool": "refund", "arguments": {"cents": 5}}
 
@@ -18,6 +16,10 @@ REFUND: dict[str, Any] = {"tool": "refund", "arguments": {"cents": 5}}
 def test_a_denied_call_that_was_approved_later_may_be_made_as_often_as_it_was_approved(
     times: int, is_right: bool
 ) -> None:
+    from pydantic_evals.evaluators import EvaluationReason, EvaluatorContext
+
+    from everturn.evals.evaluators import DeniedCallsNotMade
+
     decisions = ("denied", "approved")
     calls = tuple(CaseCall(**REFUND, decision=decision) for decision in decisions)
     steps = (CaseStep(user="Refund"), *(CaseStep(assistant="", calls=(call,)) for call in calls))

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import typer.main
 from rich.text import Text
 
 from everturn import events
@@ -21,6 +23,7 @@ from everturn.cli.labels import labels_of
 from everturn.cli.render import EventLines, one_line, table_lines, transcript_lines
 from everturn.records import Decision, Message, ToolCall, ToolResult
 from everturn.records import Text as TextPart
+from tests.support.prepared import Program, run
 
 UNREACHABLE = "127.0.0.1:1"
 
@@ -34,6 +37,15 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fine.py").write_text('def add(a: int, b: int = 2) -> int:\n    "Add them."\n    return a + b\n')
     (tmp_path / "broken.py").write_text("x = 1\ndef add(:\n")
+
+
+_read_once = cache(typer.main.get_command)
+"""Typer reads the annotations of all commands each time that it is called: a tenth of a second."""
+
+
+@pytest.fixture(autouse=True)
+def _commands_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typer.main, "get_command", _read_once)
 
 
 @pytest.fixture(autouse=True)
@@ -145,10 +157,12 @@ def test_an_address_that_is_not_whole_is_named(
 
 
 def test_a_disk_that_is_full_is_one_line_and_exit_1() -> None:
-    with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "everturn", "models"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=180, check=False)
-    assert (done.returncode, done.stderr) == (1, "everturn: The output can't be written: No space left on device.\n")
+    with (
+        Path("/dev/full").open("w") as full,
+        Program("-m", "everturn", "models", stdout=full, stderr=subprocess.PIPE) as program,
+    ):
+        _, errors = program.communicate(timeout=180)
+    assert (program.returncode, errors) == (1, "everturn: The output can't be written: No space left on device.\n")
 
 
 @pytest.mark.parametrize(
@@ -225,20 +239,10 @@ def test_doctor_has_a_line_for_each_part(capsys: pytest.CaptureFixture[str], mon
     assert "WRONG Temporal" in capsys.readouterr().out
 
 
-def everturn(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "everturn", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        **options,
-    )
-
-
 def test_the_process_has_the_status_too() -> None:
-    assert everturn("--version").stdout.startswith("everturn ")
-    assert [everturn(*words).returncode for words in (["--version"], ["tools", "none.py"], ["--nope"])] == [0, 1, 2]
+    done = [run("-m", "everturn", *words) for words in (["--version"], ["tools", "none.py"], ["--nope"])]
+    assert [one.returncode for one in done] == [0, 1, 2]
+    assert done[0].stdout.startswith("everturn ")
 
 
 def test_the_help_imports_nothing_that_is_slow() -> None:

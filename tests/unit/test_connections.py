@@ -7,7 +7,6 @@ import re
 import resource
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from everturn.web.server import HttpServer, config_of, open_socket
 from tests.support.bounds import Bounds
+from tests.support.prepared import Program
 
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
 HALF_A_HEAD = HEAD[:30]
@@ -176,9 +176,8 @@ async def test_half_requests_lock_nobody_out_of_a_command_that_may_open_few_file
         "codec": ["codec", "--port", "0"],
         "mcp": ["mcp", "--http", "--port", "0", "--agent", "clerk"],
     }
-    started = [sys.executable, "-m", "everturn", *arguments[command]]
     with ExitStack() as stack:
-        process = stack.enter_context(subprocess.Popen(started, stderr=subprocess.PIPE, text=True))
+        process = stack.enter_context(Program("-m", "everturn", *arguments[command], stderr=subprocess.PIPE))
         stack.callback(process.kill)
         said = ""
         while not (found := re.search(r"http://[\w.]+:(\d+)", said)):

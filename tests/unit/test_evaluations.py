@@ -8,9 +8,6 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_evals.evaluators import ArgumentCorrectness, LLMJudge, MaxToolCalls, ToolCorrectness
 from temporalio.testing import ActivityEnvironment
 
 from everturn.errors import InvalidSetting
@@ -31,6 +28,7 @@ from everturn.history.answers import FoundAnswer
 from everturn.records import ToolCall, ToolResult
 from everturn.sizes import MAX_ID_BYTES
 from everturn.tools import user_code
+from tests.support.vendors import pydantic_evaluators
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
@@ -145,7 +143,6 @@ def test_a_look_over_an_hours_end_asks_for_both_hours() -> None:
     ("evaluators", "sample", "problem"),
     [
         (["no"], None, "no evaluator"),
-        ([LLMJudge], None, "no class"),
         ([yes, yes], None, "Two evaluators"),
         ([lambda answer: True], None, "named '<lambda>'"),
         ([yes], 5, "sample=5"),
@@ -156,6 +153,11 @@ def test_a_look_over_an_hours_end_asks_for_both_hours() -> None:
 def test_what_can_judge_nothing_is_refused(evaluators: Any, sample: Any, problem: str) -> None:
     with pytest.raises(InvalidSetting, match=problem):
         checked_evaluators(evaluators, sample)
+
+
+def test_the_class_of_an_evaluator_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="no class"):
+        checked_evaluators([pydantic_evaluators.LLMJudge], None)
 
 
 def test_an_evaluator_judges_answers_to_agents_only_if_it_is_told_to() -> None:
@@ -197,16 +199,21 @@ async def judge(evaluator: Any, answer: JudgedAnswer) -> dict[str, Evaluated]:
 
 async def test_evaluators_of_calls_see_those_that_ran() -> None:
     answer = answer_with(call_of("look_up", order="81"), call_of("refund", ran=False), call_of("bad", is_error=True))
-    found = await judge(ToolCorrectness(expected_tools=["look_up"]), answer)
+    found = await judge(pydantic_evaluators.ToolCorrectness(expected_tools=["look_up"]), answer)
     assert found["ToolCorrectness"].value is True
-    found = await judge(MaxToolCalls(1), answer)
+    found = await judge(pydantic_evaluators.MaxToolCalls(1), answer)
     assert found["MaxToolCalls"].value is False
     assert found["MaxToolCalls"].reason
-    found = await judge(ArgumentCorrectness(tool_name="look_up", expected_arguments={"order": "81"}), answer)
+    found = await judge(
+        pydantic_evaluators.ArgumentCorrectness(tool_name="look_up", expected_arguments={"order": "81"}), answer
+    )
     assert found["ArgumentCorrectness"].value is True
 
 
 async def test_an_llm_judge_is_asked_and_its_tokens_are_counted() -> None:
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
     asked_with: list[ModelMessage] = []
 
     def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -214,7 +221,7 @@ async def test_an_llm_judge_is_asked_and_its_tokens_are_counted() -> None:
         grade = {"reason": "curt", "pass": False, "score": 0.25}
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, grade)])
 
-    judged = LLMJudge("Polite", model=FunctionModel(reply), score={"include_reason": True})
+    judged = pydantic_evaluators.LLMJudge("Polite", model=FunctionModel(reply), score={"include_reason": True})
     with counted_spending() as spending:
         found = await judge(judged, answer_with())
     assert {name: (one.value, one.reason) for name, one in found.items()} == {

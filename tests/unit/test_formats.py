@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic.types import Message as AnthropicMessage
-from google.genai.types import Content
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletionMessage
-from openai.types.responses import ResponseFunctionToolCall
 
 from everturn.formats import (
     from_anthropic,
@@ -32,6 +28,7 @@ from everturn.records import Document, Image, Message, Text, ToolCall, ToolResul
 from everturn.text.base64_text import as_base64
 from tests.providers.messages import assistant
 from tests.support.formats import FORMATS, Read, Write
+from tests.support.vendors import anthropic_types, chat_types, gemini_types, responses_types
 
 every_format = pytest.mark.parametrize(("read", "write"), FORMATS.values(), ids=FORMATS)
 
@@ -213,10 +210,12 @@ def test_system_messages_are_messages_in_chat_alone() -> None:
 
 def test_the_sdks_own_objects_are_read() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
-    chat = ChatCompletionMessage(role="assistant", content="Looking.", tool_calls=[call])  # type: ignore[list-item]
-    item = ResponseFunctionToolCall(type="function_call", call_id="c1", name="weather", arguments='{"city": "Paris"}')
+    chat = chat_types.ChatCompletionMessage(role="assistant", content="Looking.", tool_calls=[call])  # type: ignore[list-item]
+    item = responses_types.ResponseFunctionToolCall(
+        type="function_call", call_id="c1", name="weather", arguments='{"city": "Paris"}'
+    )
     use = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Paris"}}
-    message = AnthropicMessage.model_validate(
+    message = anthropic_types.Message.model_validate(
         {
             "id": "msg_1",
             "type": "message",
@@ -227,7 +226,7 @@ def test_the_sdks_own_objects_are_read() -> None:
             "usage": {"input_tokens": 1, "output_tokens": 1},
         }
     )
-    content = Content.model_validate(
+    content = gemini_types.Content.model_validate(
         {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "weather", "args": {"city": "Paris"}}}]}
     )
     read = [from_openai_chat([chat]), from_openai_responses([item]), from_anthropic([message]), from_gemini([content])]

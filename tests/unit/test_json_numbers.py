@@ -9,11 +9,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
-from agents import function_tool
-from langchain_core.tools import tool as langchain_tool
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
-from pydantic_ai import RunContext
-from pydantic_ai import Tool as PydanticTool
 from typing_extensions import TypedDict
 
 from everturn import Agent, Budget, Limits, ModelSettings, ToolCall, tool
@@ -30,6 +26,7 @@ from everturn.sizes import check_input
 from everturn.system.json_numbers import NumberNotInJson, check_numbers, compact_json, parse_json
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.output_type import InvalidOutput, OutputType
+from tests.support.vendors import agents, langchain_tools, pydantic_ai
 
 NAN = math.nan
 INF = math.inf
@@ -194,14 +191,14 @@ def of_openai() -> Any:
     def pay(amount: float) -> str:
         return str(amount)
 
-    return tool(function_tool(pay))
+    return tool(agents.function_tool(pay))
 
 
 def of_pydantic_ai() -> Any:
-    def pay(context: RunContext[None], amount: float) -> str:
+    def pay(context: pydantic_ai.RunContext[None], amount: float) -> str:
         return str(amount)
 
-    return tool(PydanticTool(pay))
+    return tool(pydantic_ai.Tool(pay))
 
 
 def of_langchain() -> Any:
@@ -209,7 +206,7 @@ def of_langchain() -> Any:
         """Pay."""
         return str(amount)
 
-    return tool(langchain_tool(pay))
+    return tool(langchain_tools.tool(pay))
 
 
 @pytest.mark.parametrize("make", [of_a_schema, of_openai, of_pydantic_ai, of_langchain])

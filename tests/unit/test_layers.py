@@ -13,7 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source import HOUSES, MODULES, PACKAGE, Source, modules_of, read, room_of, source_of
+from tests.support.source import (
+    HOUSES,
+    MODULES,
+    PACKAGE,
+    Source,
+    is_for_types,
+    modules_of,
+    read,
+    room_of,
+    source_of,
+    tree_of,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,11 +106,10 @@ class Import:
 
 @cache
 def imports_of(module: str) -> tuple[Import, ...]:
-    return tuple(_imports(MODULES[module]))
+    return tuple(_imports(tree_of(module), MODULES[module]))
 
 
-def _imports(path: Path) -> Iterator[Import]:
-    tree = ast.parse(path.read_text())
+def _imports(tree: ast.Module, path: Path) -> Iterator[Import]:
     at_top = set(map(id, _run_as_it_loads(tree)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -120,8 +130,8 @@ def _run_as_it_loads(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return
-    for_types = isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-    for part in node.orelse if for_types else ast.iter_child_nodes(node):
+    parts = node.orelse if isinstance(node, ast.If) and is_for_types(node) else ast.iter_child_nodes(node)
+    for part in parts:
         yield from _run_as_it_loads(part)
 
 
@@ -231,8 +241,7 @@ def test_what_a_module_leaves_alone(ban: Ban) -> None:
 )
 def test_what_is_imported_outside_of_functions_is_imported_at_the_top(text: str, at_top: bool, tmp_path: Path) -> None:
     file = tmp_path / "planted.py"
-    file.write_text(text)
-    assert [found.at_top for found in _imports(file) if found.name == "httpx"] == [at_top]
+    assert [found.at_top for found in _imports(ast.parse(text), file) if found.name == "httpx"] == [at_top]
 
 
 BY_TEXT = ("builtins.__import__", "builtins.eval", "builtins.exec", "importlib", "pkgutil", "runpy", "sys.modules")
@@ -323,8 +332,8 @@ def test_the_top_can_be_taken_in_at_a_glance() -> None:
 def test_no_class_name_has_two_meanings() -> None:
     """Each protocol has its Assembler; Stalled is what waiters get as an error, and watchers as an event."""
     homes: dict[str, list[str]] = {}
-    for module, path in MODULES.items():
-        for node in ast.parse(path.read_text()).body:
+    for module in MODULES:
+        for node in tree_of(module).body:
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module)
     twice = {name: found for name, found in homes.items() if len(found) > 1}
@@ -340,7 +349,7 @@ def test_no_bound_has_two_values() -> None:
     """MAX_NAME_CHARS was four numbers once. Name each by what it bounds: MAX_TOOL_NAME_CHARS."""
     values: dict[str, dict[str, object]] = {}
     for module in MODULES:
-        for node in _run_as_it_loads(ast.parse(MODULES[module].read_text())):
+        for node in _run_as_it_loads(tree_of(module)):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and A_BOUND.fullmatch(node.id):
                 values.setdefault(node.id, {})[module] = getattr(import_module(module), node.id)
     assert len(values) > 100

@@ -83,6 +83,7 @@ def both(answering: Answering) -> Answering:
 
 
 TOO_MANY = {"error": "too many requests"}
+QUOTA = "Monthly quota exceeded"
 BROKEN = status(200, {"jsonrpc": "2.0"})
 
 
@@ -108,10 +109,9 @@ BROKEN = status(200, {"jsonrpc": "2.0"})
         (rpc(-32603, "Boom", number=500), "once", "ToolFailed: 127.0.0.1 refused the call: Boom", 1),
         # A server's own errors, with codes that we, or the SDK, have for others.
         *(
-            (made, effect, "ToolFailed: 127.0.0.1 refused the call: Monthly quota exceeded", 1)
-            for code in (*sorted(error_codes.RESERVED), -32001, -32042, 7)
-            for effect in ("once", "read")
-            for made in (rpc(code, "Monthly quota exceeded"), stream(rpc(code, "Monthly quota exceeded")))
+            (send(rpc(code, QUOTA)), effect, f"ToolFailed: 127.0.0.1 refused the call: {QUOTA}", 1)
+            for number, code in enumerate((*sorted(error_codes.RESERVED), -32001, -32042, 7))
+            for effect, send in zip(("once", "read"), (whole, stream)[:: 1 if number % 2 else -1], strict=True)
         ),
         # By JSON-RPC, who gives no id could not read the request.
         (rpc(-32000, "No valid session", has_id=False), "once", "ToolFailed: 127.0.0.1 refused the call: No valid", 1),
@@ -152,25 +152,27 @@ async def test_a_refusal_counts_by_who_says_what(
         assert len(played.calls) == sent
 
 
-@pytest.mark.parametrize("effect", ["once", "idempotent"])
+FORGOTTEN = [
+    status(404, "Session not found"),
+    rpc(-32001, "Session not found", number=404),
+    rpc(-32000, "Bad Request: No valid session ID provided", number=400, has_id=False),
+    rpc(-32000, "Bad Request: Server not initialized", number=400),
+    status(400, "Invalid session ID"),
+    status(400, {"error": "unknown session"}),
+    rpc(-32600, "Unauthorized: Session not found", number=401),
+    status(410),
+    status(422, {"detail": "Unexpected message, expect initialize request"}),
+    rpc(-32600, "Server not initialized"),
+    rpc(-32602, "Invalid request parameters"),
+    rpc(-32000, "Session not found"),
+    rpc(-32000, "No valid session", has_id=False),
+    stream(rpc(-32001, "Session not found")),
+]
+
+
 @pytest.mark.parametrize(
-    "forgotten",
-    [
-        status(404, "Session not found"),
-        rpc(-32001, "Session not found", number=404),
-        rpc(-32000, "Bad Request: No valid session ID provided", number=400, has_id=False),
-        rpc(-32000, "Bad Request: Server not initialized", number=400),
-        status(400, "Invalid session ID"),
-        status(400, {"error": "unknown session"}),
-        rpc(-32600, "Unauthorized: Session not found", number=401),
-        status(410),
-        status(422, {"detail": "Unexpected message, expect initialize request"}),
-        rpc(-32600, "Server not initialized"),
-        rpc(-32602, "Invalid request parameters"),
-        rpc(-32000, "Session not found"),
-        rpc(-32000, "No valid session", has_id=False),
-        stream(rpc(-32001, "Session not found")),
-    ],
+    ("forgotten", "effect"),
+    [*((words, "once") for words in FORGOTTEN), *((words, "idempotent") for words in FORGOTTEN[::5])],
 )
 async def test_a_server_that_was_restarted_gets_the_call_once_in_a_new_session(
     forgotten: Answering, effect: Effect

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.source import MODULES, tree_of
+
 PACKAGE = Path(__file__).parents[2] / "everturn"
 
 PROSE = {"why", "cause", "cure", "reason", "message", "refused", "problem", "note", "detail", "explanation", "text"}
@@ -130,9 +132,9 @@ def test_a_decision_by_facts_is_none(code: str) -> None:
 def test_nothing_is_decided_by_the_words_of_a_sentence() -> None:
     found = {
         f"{name}:{line}": name
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for module, path in MODULES.items()
         for name in [str(path.relative_to(PACKAGE))]
-        for line in decisions_by_prose(ast.parse(path.read_text()))
+        for line in decisions_by_prose(tree_of(module))
     }
     assert [place for place, name in found.items() if name not in ONLY_IN_WORDS] == [], "give it a field of its own"
     assert sorted(ONLY_IN_WORDS) == sorted(set(found.values())), "those that no longer have to need no exception"
@@ -155,8 +157,8 @@ def test_no_script_decides_by_the_words_of_a_sentence() -> None:
 def test_types_of_errors_are_constants_that_both_ends_share() -> None:
     """A type that is written out where it is raised, or where it is compared, can be misspelt in one of the places."""
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for module, path in MODULES.items():
+        for node in ast.walk(tree_of(module)):
             match node:
                 case ast.Call(func=ast.Name(id="ApplicationError"), keywords=keywords):
                     written = [keyword.value for keyword in keywords if keyword.arg == "type"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.prepared import FORKED, Program, run
+from tests.support import prepared
+from tests.support.prepared import FORKED, Program, command_of, run
 
 pytestmark = pytest.mark.skipif(not FORKED, reason="programs really start on this Python")
 
@@ -45,9 +47,9 @@ def test_it_finds_what_a_program_of_its_own_finds(tmp_path: Path, kind: str, mor
     real = subprocess.run(
         [sys.executable, *arguments], input="a line\n", text=True, capture_output=True, check=False, **options
     )
-    prepared = run(*arguments, says="a line\n", **options)
-    assert json.loads(prepared.stdout) == json.loads(real.stdout)
-    assert (prepared.stderr, prepared.returncode) == (real.stderr, real.returncode) == ("é\n", 7)
+    forked = run(*arguments, says="a line\n", **options)
+    assert json.loads(forked.stdout) == json.loads(real.stdout)
+    assert (forked.stderr, forked.returncode) == (real.stderr, real.returncode) == ("é\n", 7)
 
 
 def test_it_ends_as_python_ends() -> None:
@@ -99,3 +101,51 @@ def test_an_environment_variable_starts_all_of_them_for_real(monkeypatch: pytest
     assert int(run(*asks).stdout) != os.getpid()
     monkeypatch.setenv("REAL_STARTS", "1")
     assert int(run(*asks).stdout) == os.getpid()
+
+
+def test_who_starts_commands_by_itself_has_a_forked_program_for_the_one_it_started(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"cwd": tmp_path, "env": {"GIVEN": "ü"}, "text": True, "input": "a line\n"}
+    looks = "import os, sys; print(os.getcwd(), os.environ['GIVEN'], sys.argv, input(), os.getppid(), flush=True)"
+    for end, status in (("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", -9), ("1 / 0", 1)):
+        ran = [
+            subprocess.run(command, capture_output=True, check=False, **options)
+            for command in ([sys.executable, "-c", f"{looks}; {end}", "x"], command_of("-c", f"{looks}; {end}", "x"))
+        ]
+        assert [done.returncode for done in ran] == [status] * 2
+        (*real, parent), (*forked, other_parent) = (done.stdout.split() for done in ran)
+        assert real == forked
+        assert int(parent) == os.getpid() != int(other_parent)
+        assert ("ZeroDivisionError" in ran[1].stderr) == (status == 1)
+
+
+def test_a_forked_program_ends_with_the_command_that_started_it() -> None:
+    goes = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    with subprocess.Popen(command_of("-c", goes), stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout
+        process = os.pidfd_open(int(command.stdout.readline()))
+        command.kill()
+        assert command.stdout.read() == "", "it has closed its output"
+    ready, _, _ = select.select([process], [], [], 60)
+    os.close(process)
+    assert ready
+
+
+def test_what_forks_for_another_process_of_the_test_run_is_forked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = prepared._forks("everturn")
+    second = prepared._Forks("everturn", first=prepared._behind(first.door))
+    ran = [run("-c", LOOKS, says="a line\n")]
+    monkeypatch.setattr(prepared, "_forks", lambda _: second)
+    ran.append(run("-c", LOOKS, says="a line\n"))
+    assert ran[0].stdout == ran[1].stdout
+    assert [done.returncode for done in ran] == [7, 7]
+    with Program("-c", "input()", stdin=subprocess.PIPE) as program:
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(60) == -signal.SIGTERM
+    second.stop()
+    monkeypatch.undo()
+    assert run("-c", "print(1)").stdout == "1\n"
+
+
+def test_a_door_behind_which_nobody_is_any_more_is_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        prepared._behind(f"{tmp_path}/door")

@@ -34,64 +34,61 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = everturn.no_such_name  # type: ignore[attr-defined]
 
 
-def test_importing_everturn_is_light() -> None:
-    """No Temporal, no HTTP, no CLI, until something that needs them is used."""
-    program = (
-        "import sys, everturn; print(*sorted({'httpx', 'temporalio', 'typer', 'rich', 'structlog'} & set(sys.modules)))"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == ""
-
-
-def test_a_worker_does_not_import_what_other_programs_need() -> None:
-    """Each would add to the start of every worker: the command line, web servers, and extras that it does not
-    use. The modules are those that `worker.process.serve` imports, and an agent of a file."""
-    unwanted = ("everturn.cli", "everturn.mcp_server", "everturn.ui", "everturn.web", "everturn.devserver")
-    others = (
-        "fastapi",
-        "starlette",
-        "uvicorn",
-        "prompt_toolkit",
-        "typer",
-        "mcp",
-        "opentelemetry",
-        "redis",
-        "cryptography",
-    )
-    vendors = ("anthropic", "openai", "genai_prices")
-    later = ("httpx", "everturn.client.conversation", "everturn.events")
-    program = f"""
-import sys
+IMPORTS = {
+    # No Temporal, no HTTP, no CLI, until something that needs them is used.
+    "import everturn": ("httpx", "temporalio", "typer", "rich", "structlog"),
+    # A short program logs nothing, asks no model and hosts nothing. rich comes with structlog, if it is installed.
+    "from everturn import Client": (
+        *("structlog", "rich", "httpx", "everturn.client.conversation", "temporalio.worker", "everturn.workflows"),
+    ),
+    # Each would add to the start of every worker: the command line, web servers, and extras that it does not use. The
+    # modules are those that `worker.process.serve` imports, and an agent of a file.
+    """
 import everturn.client.client, everturn.loading, everturn.worker.process, everturn.worker.worker
-from everturn import Agent, tool
+from everturn import Agent, Worker, tool
 Agent("clerk", model="openai:gpt-5")
-print(*sorted({{*{(*unwanted, *others, *vendors, *later)!r}}} & set(sys.modules)))
+""": (
+        *("everturn.cli", "everturn.mcp_server", "everturn.ui", "everturn.web", "everturn.devserver"),
+        *(
+            "fastapi",
+            "starlette",
+            "uvicorn",
+            "prompt_toolkit",
+            "typer",
+            "mcp",
+            "opentelemetry",
+            "redis",
+            "cryptography",
+        ),
+        *("anthropic", "openai", "genai_prices", "httpx", "everturn.client.conversation", "everturn.events"),
+    ),
+}
+"""What a process may not have imported after each of these, one after the other: each imports more than the last."""
+
+IMPORTING = f"""
+import gc, logging, sys
+if sys.argv[1] == "False":
+    gc.disable()
+for code, unwanted in {IMPORTS!r}.items():
+    exec(code)
+    print(code.strip().splitlines()[0], sorted({{*unwanted}} & {{*sys.modules}}))
+    if code == "import everturn":
+        print(logging.getLogger().handlers, logging.getLogger("everturn").handlers)
+print(gc.isenabled())
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == ""
 
 
-def test_a_client_imports_no_logs_http_client_or_worker() -> None:
-    """A short program logs nothing, asks no model and hosts nothing. rich comes with structlog, if it is installed."""
-    unwanted = ("structlog", "rich", "httpx", "everturn.client.conversation", "temporalio.worker", "everturn.workflows")
-    program = f"import sys; from everturn import Client; print(*sorted({{*{unwanted!r}}} & set(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == ""
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_an_import_leaves_garbage_collection_as_it_was(before: bool) -> None:
-    program = (
-        f"import gc; gc.enable() if {before} else gc.disable(); from everturn import Worker; print(gc.isenabled())"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == str(before)
-
-
-def test_importing_everturn_configures_no_logs() -> None:
-    program = "import logging, everturn; print(logging.getLogger().handlers, logging.getLogger('everturn').handlers)"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[] []"
+@pytest.mark.parametrize("collects", [True, False])
+def test_imports_are_light_and_leave_logs_and_garbage_collection_as_they_were(collects: bool) -> None:
+    program = [sys.executable, "-c", IMPORTING, str(collects)]
+    ran = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [
+        "import everturn []",
+        "[] []",
+        "from everturn import Client []",
+        "import everturn.client.client, everturn.loading, everturn.worker.process, everturn.worker.worker []",
+        str(collects),
+    ]
 
 
 def test_no_tracked_file_names_a_registry() -> None:

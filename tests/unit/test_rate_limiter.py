@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -47,6 +48,7 @@ class Fleet:
         known = 1 if self.known_after else self.workers
         self.limiters = [RateLimiter(workers=known, uniform=uniform) for _ in range(self.workers)]
         self._free = [self.slots] * self.workers
+        self._alarms = [inf] * self.workers
         self._queue: list[tuple[float, int]] = []
         self._here: list[list[tuple[float, int]]] = [[] for _ in range(self.workers)]
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -96,6 +98,10 @@ class Fleet:
             heapq.heappush(self._here[worker], self._queue.pop(0))
             self._wake(worker)
 
+    def _ring(self, worker: int) -> None:
+        self._alarms[worker] = inf
+        self._wake(worker)
+
     def _wake(self, worker: int) -> None:
         limiter, waiting = self.limiters[worker], self._here[worker]
         while waiting:
@@ -103,7 +109,9 @@ class Fleet:
             if at is None:
                 return
             if at > self.now:
-                self._at(at - self.now, partial(self._wake, worker))
+                if at < self._alarms[worker]:  # an earlier one looks again, too
+                    self._alarms[worker] = at
+                    self._at(at - self.now, partial(self._ring, worker))
                 return
             came, conversation = heapq.heappop(waiting)
             permit = limiter.record_sent(self.now)

@@ -16,6 +16,7 @@ from everturn.errors import Refused
 from everturn.payloads import MessageIn, Start
 from everturn.sizes import MAX_ID_BYTES, check_input, too_deep
 from everturn.temporal.ids import child_id, id_problem
+from tests.support.source import MODULES, tree_of
 
 PACKAGE = Path(everturn.__file__).parent
 ELSEWHERE = {
@@ -69,8 +70,8 @@ ELSEWHERE = {
 
 
 def numbers_of_their_own() -> Iterator[tuple[str, str]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
+    for module, path in MODULES.items():
+        for node in tree_of(module).body:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             inside = [*ast.walk(value)] if (value := getattr(node, "value", None)) else []
             number = any(isinstance(one, ast.Constant) and type(one.value) is int for one in inside)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.order import FIRST, LAST, in_pieces
-from tests.support.timed import asserted_times
+from tests.support.timed import CLOCKS, asserted_times
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "tests").rglob("*.py"))
@@ -28,8 +28,14 @@ def name_of(file: Path) -> str:
 
 
 @cache
-def trees() -> list[tuple[str, ast.Module]]:
-    return [(name_of(file), ast.parse(file.read_text())) for file in FILES]
+def all_trees() -> list[tuple[str, str, ast.Module]]:
+    texts = [(name_of(file), file.read_text()) for file in FILES]
+    return [(name, text, ast.parse(text)) for name, text in texts]
+
+
+def trees(words: str = "") -> list[tuple[str, ast.Module]]:
+    """Those of the files that have these words."""
+    return [(name, tree) for name, text, tree in all_trees() if re.search(words, text)]
 
 
 def test_every_test_is_run_once_in_whatever_pieces() -> None:
@@ -49,7 +55,7 @@ def test_no_test_takes_anything_from_another_one() -> None:
     """What several use is in tests/support, or in a module of its own beside them."""
     taken = [
         f"{name}:{one.lineno} imports from {one.module}"
-        for name, tree in trees()
+        for name, tree in trees(r"tests\..*\b(test_\w+|conftest)\b")
         for one in ast.walk(tree)
         if isinstance(one, ast.ImportFrom) and re.search(r"^tests\..*\b(test_\w+|conftest)$", one.module or "")
     ]
@@ -60,7 +66,7 @@ def test_no_test_says_how_long_something_may_take() -> None:
     """A busy machine would make it a liar."""
     assert [
         f"{name}:{compared.lineno} {ast.unparse(compared)}"
-        for name, tree in trees()
+        for name, tree in trees(rf"\b({'|'.join(CLOCKS)})\(")
         if name not in WAITS
         for compared in asserted_times(tree)
     ] == []
@@ -124,7 +130,8 @@ def constants_set(tree: ast.AST) -> Iterator[str]:
 def test_no_test_sets_a_constant_of_the_product_by_itself() -> None:
     """A bound is passed in; one that can't be has a name in tests/support/bounds.py, which sets it, also in a process
     of its own (`set_for_good`) and in a program that is written (`as_code`)."""
-    patched = [f"{name}:{said}" for name, tree in trees() if name not in MAY_SET for said in constants_set(tree)]
+    naming = trees(rf"\.{CONSTANT}\b|['\"]{CONSTANT}['\"]")
+    patched = [f"{name}:{said}" for name, tree in naming if name not in MAY_SET for said in constants_set(tree)]
     assert patched == []
 
 
@@ -154,7 +161,7 @@ def test_a_constant_that_is_set_is_noticed_in_many_spellings(lines: str) -> None
 def test_what_is_skipped_says_why() -> None:
     silent = [
         f"{name}:{called.lineno}"
-        for name, tree in trees()
+        for name, tree in trees(r"skipif|importorskip|xfail")
         for called in ast.walk(tree)
         if isinstance(called, ast.Call)
         and isinstance(called.func, ast.Attribute)
@@ -166,7 +173,8 @@ def test_what_is_skipped_says_why() -> None:
 
 def test_no_whole_module_is_skipped_while_it_is_imported() -> None:
     """With xdist, no report of it comes: nobody could say that CI skipped it (tests/support/skips.py)."""
-    assert [name for name, tree in trees() for one in ast.walk(tree) if skips_its_module(one)] == []
+    skipping = trees(r"importorskip|allow_module_level")
+    assert [name for name, tree in skipping for one in ast.walk(tree) if skips_its_module(one)] == []
 
 
 def skips_its_module(node: ast.AST) -> bool:

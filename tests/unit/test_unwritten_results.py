@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, field_serializer
 
 from everturn import Document, Image, Text, ToolContext, ToolFailed, tool
 from everturn.tools.results import error_text
 from everturn.tools.unwritten_results import Unwritten
+from tests.support.vendors import langchain_callbacks, langchain_tools
 
 CONTEXT = ToolContext(call_id="c1")
 
@@ -98,25 +97,28 @@ class Unwritable:
         raise LookupError("no words")
 
 
-class BrokenLog(BaseCallbackHandler):
-    raise_error = True
+def broken_log() -> Any:
+    class BrokenLog(langchain_callbacks.BaseCallbackHandler):
+        raise_error = True
 
-    def on_tool_end(self, *_: Any, **__: Any) -> None:
-        raise ConnectionError("the log is down")
+        def on_tool_end(self, *_: Any, **__: Any) -> None:
+            raise ConnectionError("the log is down")
+
+    return BrokenLog()
 
 
-AFTER_LANGCHAIN_TOOLS: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "no artifact": ("paid", {"response_format": "content_and_artifact"}, "two-tuple"),
-    "one too many": (("paid", 1, 2), {"response_format": "content_and_artifact"}, "two-tuple"),
-    "a callback that raises": ("paid", {"callbacks": [BrokenLog()]}, "the log is down"),
-    "no words for it": (Unwritable(), {}, "no words"),
+AFTER_LANGCHAIN_TOOLS: dict[str, tuple[Any, Callable[[], dict[str, Any]], str]] = {
+    "no artifact": ("paid", lambda: {"response_format": "content_and_artifact"}, "two-tuple"),
+    "one too many": (("paid", 1, 2), lambda: {"response_format": "content_and_artifact"}, "two-tuple"),
+    "a callback that raises": ("paid", lambda: {"callbacks": [broken_log()]}, "the log is down"),
+    "no words for it": (Unwritable(), dict, "no words"),
 }
 
 
 @pytest.mark.parametrize(("returned", "options", "reason"), AFTER_LANGCHAIN_TOOLS.values(), ids=AFTER_LANGCHAIN_TOOLS)
 @pytest.mark.parametrize("kind", ["sync", "async", "class"])
 async def test_what_fails_in_langchain_after_its_tool_says_that_the_tool_ran(
-    returned: Any, options: dict[str, Any], reason: str, kind: str
+    returned: Any, options: Callable[[], dict[str, Any]], reason: str, kind: str
 ) -> None:
     def pay() -> Any:
         return returned
@@ -124,7 +126,7 @@ async def test_what_fails_in_langchain_after_its_tool_says_that_the_tool_ran(
     async def pay_later() -> Any:
         return returned
 
-    class Pay(BaseTool):
+    class Pay(langchain_tools.BaseTool):
         name: str = "pay"
         description: str = "Pays."
         times: int = 0
@@ -134,9 +136,9 @@ async def test_what_fails_in_langchain_after_its_tool_says_that_the_tool_ran(
             return returned
 
     given: dict[str, Any] = {"func": pay} if kind == "sync" else {"coroutine": pay_later}
-    paying = StructuredTool.from_function(**given, name="pay", description="Pays.", **options)
+    paying = langchain_tools.StructuredTool.from_function(**given, name="pay", description="Pays.", **options())
     if kind == "class":
-        paying = Pay(**options)
+        paying = Pay(**options())
     with pytest.raises(Unwritten) as failure:
         await tool(paying).run({}, CONTEXT)
     text = error_text(failure.value)
@@ -146,7 +148,7 @@ async def test_what_fails_in_langchain_after_its_tool_says_that_the_tool_ran(
 
 
 async def test_what_fails_in_langchain_before_or_in_its_tool_is_told_as_it_is() -> None:
-    class Refusing(BaseCallbackHandler):
+    class Refusing(langchain_callbacks.BaseCallbackHandler):
         raise_error = True
 
         def on_tool_start(self, *_: Any, **__: Any) -> None:
@@ -156,6 +158,8 @@ async def test_what_fails_in_langchain_before_or_in_its_tool_is_told_as_it_is() 
         raise ConnectionError("the bank is down")
 
     for callbacks, error in (([], ConnectionError), ([Refusing()], PermissionError)):
-        paying = StructuredTool.from_function(func=pay, name="pay", description="Pays.", callbacks=callbacks)
+        paying = langchain_tools.StructuredTool.from_function(
+            func=pay, name="pay", description="Pays.", callbacks=callbacks
+        )
         with pytest.raises(error):
             await tool(paying).run({}, CONTEXT)

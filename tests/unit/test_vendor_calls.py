@@ -6,13 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from anthropic.types import ServerToolUseBlock, ToolUseBlock
-from google.genai.types import FunctionCall, Part
-from openai.types.chat import ChatCompletionMessageCustomToolCall, ChatCompletionMessageFunctionToolCall
-from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
-from pydantic_ai.messages import ToolCallPart
 
 from everturn import ToolCall, tool
+from tests.support.vendors import (
+    anthropic_types,
+    chat_types,
+    gemini_types,
+    pydantic_ai_messages,
+    responses_types,
+)
 
 CITY = {"city": "Paris"}
 TEXT = '{"city": "Paris"}'
@@ -29,8 +31,6 @@ OTHER_LIBRARIES = [
     SimpleNamespace(id="c1", type="function", name="weather", arguments=TEXT),
     {"type": "tool_call", "tool_call_id": "c1", "tool_name": "weather", "tool_input": CITY, "tool_type": "function"},
     {"type": "tool_call", "id": "c1", "name": "weather", "args": CITY},  # LangChain 1.7
-    ToolCallPart("weather", CITY, "c1"),  # pydantic-ai 2.68
-    ToolCallPart("weather", TEXT, "c1", id="fc_1", provider_name="openai"),
     {"type": "tool-call", "toolCallId": "c1", "toolName": "weather", "input": CITY},  # the AI SDK 7
     {"toolUse": {"toolUseId": "c1", "name": "weather", "input": CITY}},  # Bedrock's Converse
     {"tool_id": "c1", "tool_name": "weather", "tool_kwargs": CITY},  # LlamaIndex 0.14
@@ -44,7 +44,6 @@ OTHER_LIBRARIES = [
     [
         (CHAT, ToolCall(call_id="c1", name="weather", arguments=CITY)),
         ({name: CHAT[name] for name in ("id", "function")}, ToolCall(call_id="c1", name="weather", arguments=CITY)),
-        (ChatCompletionMessageFunctionToolCall(**CHAT), ToolCall(call_id="c1", name="weather", arguments=CITY)),  # type: ignore[arg-type]
         (
             CHAT | {"extra_content": {"google": {"thought_signature": "s"}}},
             ToolCall(
@@ -55,30 +54,8 @@ OTHER_LIBRARIES = [
             ),
         ),
         (CUSTOM, ToolCall(call_id="c1", name="weather", arguments={"input": "Paris"}, extra={"type": "custom"})),
-        (
-            ChatCompletionMessageCustomToolCall(**CUSTOM),  # type: ignore[arg-type]
-            ToolCall(call_id="c1", name="weather", arguments={"input": "Paris"}, extra={"type": "custom"}),
-        ),
         (ITEM, ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"id": "fc_1"})),
-        (
-            ResponseFunctionToolCall(**ITEM),
-            ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"id": "fc_1"}),
-        ),  # type: ignore[arg-type]
-        (
-            ResponseCustomToolCall(**CUSTOM_ITEM),  # type: ignore[arg-type]
-            ToolCall(
-                call_id="c1",
-                name="weather",
-                arguments={"input": "Paris"},
-                extra={"type": "custom_tool_call", "id": "ctc_1"},
-            ),
-        ),
         (USE, ToolCall(call_id="c1", name="weather", arguments=CITY)),
-        (ToolUseBlock(**USE), ToolCall(call_id="c1", name="weather", arguments=CITY)),  # type: ignore[arg-type]
-        (
-            ServerToolUseBlock(**SERVER_USE),  # type: ignore[arg-type]
-            ToolCall(call_id="c1", name="web_search", arguments={"query": "x"}, extra={"type": "server_tool_use"}),
-        ),
         (
             {"functionCall": {"id": "c1", "name": "weather", "args": CITY}, "thoughtSignature": "c2ln"},
             ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"thoughtSignature": "c2ln"}),
@@ -87,11 +64,6 @@ OTHER_LIBRARIES = [
             {"function_call": {"id": "c1", "name": "weather", "args": CITY}, "thought_signature": b"sig"},
             ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"thoughtSignature": "c2ln"}),
         ),
-        (
-            Part(function_call=FunctionCall(id="c1", name="weather", args=CITY), thought_signature=b"sig"),
-            ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"thoughtSignature": "c2ln"}),
-        ),
-        (FunctionCall(id="c1", name="weather", args=CITY), ToolCall(call_id="c1", name="weather", arguments=CITY)),
         ({"id": "c1", "name": "weather"}, ToolCall(call_id="c1", name="weather")),
         *((form, ToolCall(call_id="c1", name="weather", arguments=CITY)) for form in OTHER_LIBRARIES),
         (
@@ -109,6 +81,39 @@ OTHER_LIBRARIES = [
 )
 def test_every_vendors_call_is_read(given: Any, expected: ToolCall) -> None:
     assert ToolCall.parse(given) == expected
+
+
+def test_every_sdks_object_is_read() -> None:
+    call = gemini_types.FunctionCall(id="c1", name="weather", args=CITY)
+    plain = [
+        chat_types.ChatCompletionMessageFunctionToolCall(**CHAT),  # type: ignore[arg-type]
+        anthropic_types.ToolUseBlock(**USE),  # type: ignore[arg-type]
+        call,
+        pydantic_ai_messages.ToolCallPart("weather", CITY, "c1"),  # pydantic-ai 2.68
+        pydantic_ai_messages.ToolCallPart("weather", TEXT, "c1", id="fc_1", provider_name="openai"),
+    ]
+    others: list[tuple[Any, dict[str, Any]]] = [
+        (
+            chat_types.ChatCompletionMessageCustomToolCall(**CUSTOM),  # type: ignore[arg-type]
+            {"arguments": {"input": "Paris"}, "extra": {"type": "custom"}},
+        ),
+        (responses_types.ResponseFunctionToolCall(**ITEM), {"extra": {"id": "fc_1"}}),  # type: ignore[arg-type]
+        (
+            responses_types.ResponseCustomToolCall(**CUSTOM_ITEM),  # type: ignore[arg-type]
+            {"arguments": {"input": "Paris"}, "extra": {"type": "custom_tool_call", "id": "ctc_1"}},
+        ),
+        (
+            anthropic_types.ServerToolUseBlock(**SERVER_USE),  # type: ignore[arg-type]
+            {"name": "web_search", "arguments": {"query": "x"}, "extra": {"type": "server_tool_use"}},
+        ),
+        (
+            gemini_types.Part(function_call=call, thought_signature=b"sig"),
+            {"extra": {"thoughtSignature": "c2ln"}},
+        ),
+    ]
+    for given, fields in [*((given, {}) for given in plain), *others]:
+        expected = ToolCall(**{"call_id": "c1", "name": "weather", "arguments": CITY, **fields})
+        assert ToolCall.parse(given) == expected, type(given)
 
 
 @pytest.mark.parametrize(

@@ -210,57 +210,43 @@ async def test_the_activity_of_a_method_is_hosted_with_its_object_or_where_that_
     assert [result.text for result in results] == ["tea of here", "tea of afar"]
 
 
-@pytest.mark.parametrize(
-    ("output", "text"),
-    [
-        ("", "(no output)"),
-        ({"a": [1, None]}, '{"a":[1,null]}'),
-        ([], "[]"),
-        (float("nan"), "NaN"),
-        ({"content": [{"type": "text", "text": "it broke"}], "isError": True}, "it broke"),
-        ([{"type": "image", "data": "no base64!", "mimeType": "image/png"}],
-            "[Left out because it is not base64: image.]"),
-        (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"{no json")), "{no json"),
-        (b"\x00\x01", "[Left out because it is not text: 2 bytes.]"),
-        (RawValue(Payload(metadata={"encoding": b"json/protobuf"}, data=b'{"a": 1}')), '{"a":1}'),
-        (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'"\\ud83d"')), "\ufffd"),
-        (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"[" * 100_000)), None),
-    ],
-)  # fmt: skip
-async def test_whatever_it_returns_is_something_that_a_model_can_read(
-    client: Client, scripted: Scripted, output: Any, text: str | None
-) -> None:
+RETURNED: dict[str, tuple[Any, str | None]] = {
+    "an empty text": ("", "(no output)"),
+    "an object": ({"a": [1, None]}, '{"a":[1,null]}'),
+    "an empty list": ([], "[]"),
+    "no number": (float("nan"), "NaN"),
+    "as MCP has it": ({"content": [{"type": "text", "text": "it broke"}], "isError": True}, "it broke"),
+    "no picture": ([{"type": "image", "data": "no base64!", "mimeType": "image/png"}],
+        "[Left out because it is not base64: image.]"),
+    "a picture": (
+        [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}, {"type": "text", "text": "A dot."}],
+        "A dot."),
+    "no JSON": (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"{no json")), "{no json"),
+    "bytes": (b"\x00\x01", "[Left out because it is not text: 2 bytes.]"),
+    "protobuf": (RawValue(Payload(metadata={"encoding": b"json/protobuf"}, data=b'{"a": 1}')), '{"a":1}'),
+    "half a letter": (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'"\\ud83d"')), "\ufffd"),
+    "too deep": (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"[" * 100_000)), None),
+    "what JSON can't hold": (object(), None),
+}  # fmt: skip
+
+
+async def test_whatever_it_returns_is_something_that_a_model_can_read(client: Client, scripted: Scripted) -> None:
     @activity.defn
-    async def give() -> Any:
+    async def give(what: str) -> Any:
+        output, _ = RETURNED[what]
         return output
 
-    [result] = await _told(client, scripted, activity_tool(give), calls=[call("give", {})])
-    assert result.text == text if text is not None else result.text
-
-
-@activity.defn
-async def charge_oddly() -> Any:
-    """Charges, and gives what JSON can't hold."""
-    return object()
-
-
-async def test_what_ran_and_gave_what_can_not_be_written_is_not_told_as_if_it_had_failed(
-    client: Client, scripted: Scripted
-) -> None:
-    (result,) = await _told(client, scripted, activity_tool(charge_oddly), calls=[call("charge_oddly")])
-    assert result.is_error
-    assert result.text.startswith("The tool ran, and what it did stands: do not call it again")
-    assert "object" in result.text
-
-
-async def test_a_picture_that_it_returns_is_shown_as_one(client: Client, scripted: Scripted) -> None:
-    @activity.defn
-    async def draw() -> Any:
-        return [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}, {"type": "text", "text": "A dot."}]
-
-    [result] = await _told(client, scripted, activity_tool(draw), calls=[call("draw", {})])
-    assert isinstance(result.content[0], Image)
-    assert result.text == "A dot."
+    calls = [call("give", {"what": what}, id=f"c{number}") for number, what in enumerate(RETURNED)]
+    results = dict(zip(RETURNED, await _told(client, scripted, activity_tool(give), calls=calls), strict=True))
+    wanted = {what: text for what, (_, text) in RETURNED.items() if text is not None}
+    assert {what: results[what].text for what in wanted} == wanted
+    assert isinstance(results["a picture"].content[0], Image)
+    assert results["too deep"].text
+    # What ran and gave what can't be written is not told as if it had failed.
+    ran = results["what JSON can't hold"]
+    assert ran.is_error
+    assert ran.text.startswith("The tool ran, and what it did stands: do not call it again")
+    assert "object" in ran.text
 
 
 # ---------------------------------------------------------------- what fails

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
 from everturn.tools.tool import Effect
 from tests.support.agents import agent_on, hosting
+from tests.support.prepared import killed_at_the_end
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
@@ -55,13 +54,9 @@ async def test_a_tool_that_a_deploy_made_run_once_is_not_run_again_by_itself(
     async with hosting(client, payer(model, journal, effect="idempotent")):
         conversation = await client.start("clerk", "Pay")
         [call_id] = await waiting(conversation)
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model, journal]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            await conversation.approve(call_id)
-            assert await asyncio.to_thread(doomed.wait, 60) == -9
-        finally:
-            doomed.kill()
+    with killed_at_the_end("-c", DOOMED, server.address, client.task_queue, model, journal) as doomed:
+        await conversation.approve(call_id)
+        assert await asyncio.to_thread(doomed.wait, 60) == -9
     async with hosting(client, payer(model, journal, effect="once")):
 
         async def asks_again() -> bool:

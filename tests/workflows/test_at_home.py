@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from everturn.errors import Unreachable
 from everturn.testing import ScriptedModel, call
 from tests.support.operators import reset_to_the_last_workflow_task
 from tests.support.otlp import Receiver
+from tests.support.prepared import Program
 from tests.support.shell import Shell
 from tests.support.waiting import eventually, waiting
 from tests.ui.inbox import served
@@ -36,30 +38,31 @@ KEY = "5e" * 32
 
 SECRET = "a lamp for order"
 
+ITS_ENVIRONMENT = {
+    **{name: text for name, text in os.environ.items() if name.startswith(("HOME", "TMPDIR", "LANG", "LC_", "PY"))},
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    "MODEL": "scripted:demo",
+}
+
 
 @asynccontextmanager
-async def running(*command: str, log: Path, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(*command: str, log: Path, **environment: str) -> AsyncIterator[Program]:
     """A program of the application's folder, as its developers run it."""
-    given = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "MODEL": "scripted:demo", **environment}
-    kept = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
     with log.open("wb") as written:
-        program = await asyncio.create_subprocess_exec(
-            sys.executable, *command, cwd=FOLDER, env={**kept, **given}, stdout=written, stderr=written
-        )
+        program = Program(*command, cwd=FOLDER, env={**ITS_ENVIRONMENT, **environment}, stdout=written, stderr=written)
     try:
         yield program
     finally:
-        if program.returncode is None:
-            program.kill()
-        await program.wait()
+        program.kill()
+        await asyncio.to_thread(program.wait, 60)
 
 
-async def test_its_own_tests_pass_in_the_sandbox_with_time_skipped(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    command = ("-m", "pytest", "test_shop.py", "-n0", "-q", "-p", "no:cacheprovider")
-    async with running(*command, log=log) as program:
-        assert await program.wait() == 0, log.read_text()
-    assert "1 passed" in log.read_text() or "100%" in log.read_text()
+async def test_its_own_tests_pass_in_the_sandbox_with_time_skipped() -> None:
+    command = [sys.executable, "-m", "pytest", "test_shop.py", "-n0", "-q", "-p", "no:cacheprovider"]
+    options: dict[str, Any] = {"cwd": FOLDER, "env": ITS_ENVIRONMENT, "capture_output": True, "text": True}
+    done = await asyncio.to_thread(subprocess.run, command, timeout=180, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout or "100%" in done.stdout
 
 
 @pytest.fixture
@@ -104,7 +107,7 @@ async def test_workflow_and_conversation_run_side_by_side_with_all_that_it_has(
             [call_id] = await waiting(conversation)
             await eventually(lambda: f"audit: checkout-{queue} charge" in log.read_text())
             first.kill()  # in the middle: both go on with the next one
-            await first.wait()
+            await asyncio.to_thread(first.wait, 60)
         async with running("shop_worker.py", log=tmp_path / "second.log", **environment) as second:
             await eventually(lambda: _answers(conversation), seconds=60)
             await _approve_in_the_inbox(client, conversation, call_id)
@@ -120,7 +123,7 @@ async def test_workflow_and_conversation_run_side_by_side_with_all_that_it_has(
                 assert (await one.outcome()).text == SECRET
             assert (await checkout.describe()).status is WorkflowExecutionStatus.RUNNING, "it waits for two weeks"
             second.terminate()
-            assert await second.wait() == 0, (tmp_path / "second.log").read_text()
+            assert await asyncio.to_thread(second.wait, 180) == 0, (tmp_path / "second.log").read_text()
     audited = log.read_text() + (tmp_path / "second.log").read_text()
     for name in ("call_model", "look_up", "refund"):
         assert f"audit: {conversation.id} {name}" in audited

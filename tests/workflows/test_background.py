@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +15,7 @@ from everturn.limits import Patience
 from tests.support.agents import hosting
 from tests.support.background_server import BackgroundServer, Worked, is_kept, says
 from tests.support.bounds import Bounds
+from tests.support.prepared import killed_at_the_end
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -52,15 +49,10 @@ async def test_a_worker_that_is_killed_in_the_middle_leaves_a_response_that_the_
     server: DevServer, client: Client, cached_conversations: int, go_on: threading.Event
 ) -> None:
     with BackgroundServer(says(*STORY, go_on=go_on)) as provider:
-        command = [sys.executable, "-c", WORKER, server.address, client.task_queue, provider.base_url]
         agent = agent_at(provider.base_url)
-        with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-            try:
-                conversation = await client.start(agent, "Tell me a story")
-                await eventually(lambda: is_kept(client, conversation.id))
-            finally:
-                doomed.kill()
-            await asyncio.to_thread(doomed.wait, 60)
+        with killed_at_the_end("-c", WORKER, server.address, client.task_queue, provider.base_url):
+            conversation = await client.start(agent, "Tell me a story")
+            await eventually(lambda: is_kept(client, conversation.id))
         go_on.set()
         async with hosting(client, agent, cached_conversations=cached_conversations):
             assert await conversation.reply() == "".join(STORY)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -29,6 +26,7 @@ from everturn.testing import ScriptedModel, call, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.half_told import HALF, STORY, half_told, until_told
+from tests.support.prepared import killed_at_the_end
 from tests.support.provider_server import Asked, ProviderServer
 from tests.support.waiting import WAIT_SECONDS, eventually, reaches
 
@@ -62,26 +60,15 @@ async def killed_in_its_middle(
 ) -> AsyncIterator[Conversation]:
     """A conversation whose worker was killed once its first reply was half told; or when that was cancelled by a bare
     signal, and the worker was about to hand over what it had said."""
-    command = [
-        sys.executable,
-        "-c",
-        WORKER,
-        server.address,
-        client.task_queue,
-        model,
-        *(["dies"] if in_the_end else []),
-    ]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            agent, keep_open = agent_at(model), timedelta(minutes=1)
-            conversation = await client.start(agent, "Tell me a story", keep_open=keep_open, stream=True)
-            await until_told(conversation.events(), HALF)
-            if in_the_end:
-                await client.temporal.get_workflow_handle(conversation.id).signal("cancel_turn")
-                assert await asyncio.to_thread(doomed.wait, 60) == -signal.SIGKILL
-        finally:
-            doomed.kill()
-        await asyncio.to_thread(doomed.wait, 60)
+    with killed_at_the_end(
+        "-c", WORKER, server.address, client.task_queue, model, *(["dies"] if in_the_end else [])
+    ) as doomed:
+        agent, keep_open = agent_at(model), timedelta(minutes=1)
+        conversation = await client.start(agent, "Tell me a story", keep_open=keep_open, stream=True)
+        await until_told(conversation.events(), HALF)
+        if in_the_end:
+            await client.temporal.get_workflow_handle(conversation.id).signal("cancel_turn")
+            assert await asyncio.to_thread(doomed.wait, 60) == -signal.SIGKILL
     yield conversation
 
 

@@ -131,14 +131,14 @@ def _offered(shell: Shell, **asked: str) -> list[str]:
     return shell.run().stdout.split()
 
 
-@pytest.mark.parametrize("command", ["approve", "deny", "answer"])
-def test_after_the_id_the_shell_offers_what_waits(
-    shell: Shell, waiting_run: subprocess.Popen[str], name: str, command: str
-) -> None:
-    shell.environment |= {"_EVERTURN_COMPLETE": "complete_bash", "COMP_WORDS": f"everturn {command} {name} "}
-    # Nothing is offered if the server is too busy to say it within a moment; and ids are the index's, which lags.
-    until(lambda: _offered(shell, COMP_CWORD="3") == ["call_0_0"])
-    until(lambda: name in _offered(shell, COMP_CWORD="2", COMP_WORDS=f"everturn {command} {name[:3]}"))
+def test_after_the_id_the_shell_offers_what_waits(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
+    shell.environment["_EVERTURN_COMPLETE"] = "complete_bash"
+    for command in ("approve", "deny", "answer"):
+        words = f"everturn {command} {name} "
+        # Nothing is offered if the server is too busy to say it within a moment; and ids are the index's, which lags.
+        until(lambda words=words: _offered(shell, COMP_CWORD="3", COMP_WORDS=words) == ["call_0_0"])
+        words = f"everturn {command} {name[:3]}"
+        until(lambda words=words: name in _offered(shell, COMP_CWORD="2", COMP_WORDS=words))
 
 
 def test_a_stall_is_cause_and_cure_in_one_line(shell: Shell, model: Callable[[Any], None]) -> None:

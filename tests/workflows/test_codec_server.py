@@ -30,6 +30,7 @@ from everturn.web.codec_server import MAX_CODEC_BODY_BYTES, CodecServer
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.leaving import leave_in_the_middle
+from tests.support.prepared import Program, run
 
 KEY = b"k" * 32
 KEYS = f"key-1:{b64encode(KEY).decode()}"
@@ -180,9 +181,9 @@ async def test_temporals_command_line_reads_and_writes_through_it(
     )
     agent = agent_on(scripted(["It is a secret.", "Another."]))
     environment = {**os.environ, "EVERTURN_ENCRYPTION_KEYS": KEYS, "EVERTURN_CODEC_TOKEN": TOKEN}
-    command = [sys.executable, "-m", "everturn", "codec", "--port", "0"]
+    command = ("-m", "everturn", "codec", "--port", "0")
     with (
-        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as codec,
+        Program(*command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as codec,
         ExitStack() as at_the_end,
     ):
         at_the_end.callback(codec.kill)
@@ -240,10 +241,7 @@ def test_the_command_refuses_to_open_to_others_without_a_token_and_to_start_with
         ([], "", "The codec server has no codec"),
     ):
         environment = {**os.environ} | ({"EVERTURN_ENCRYPTION_KEYS": keys} if keys else {})
-        ran = subprocess.run(
-            [sys.executable, "-m", "everturn", "codec", "--port", "0", *arguments],
-            env=environment, capture_output=True, text=True, timeout=180, check=False,
-        )  # fmt: skip
+        ran = run("-m", "everturn", "codec", "--port", "0", *arguments, env=environment)
         assert ran.returncode == 1
         assert said in ran.stderr
 

@@ -42,12 +42,12 @@ async def read_it(
 async def test_old_results_are_trimmed_first_and_the_transcript_stays_whole(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
-    compaction = Compaction(window_tokens=8_000, keep_messages=4)
+    compaction = Compaction(window_tokens=4_000, keep_messages=4)
     transcript, kinds, requests = await read_it(
-        client, scripted(reader(25)), compaction, cached_conversations=cached_conversations
+        client, scripted(reader(12)), compaction, cached_conversations=cached_conversations
     )
-    assert [len(result.text) for result in results_of(transcript)] == [SIZE] * 25
-    assert max(tokens_of(request["messages"]) for request in requests) < 8_000
+    assert [len(result.text) for result in results_of(transcript)] == [SIZE] * 12
+    assert max(tokens_of(request["messages"]) for request in requests) < 4_000
     assert "compacted" in kinds
     tools = [message for message in requests[-1]["messages"] if message["role"] == "tool"]
     assert tools[0]["content"] == "[Trimmed: a result of 3,000 characters, seen before.]"
@@ -64,13 +64,13 @@ async def test_then_what_is_old_is_summarised_with_calls_and_results_kept_togeth
 ) -> None:
     if short_runs:
         bounds(events=40)
-    compaction = Compaction(window_tokens=3_000, keep_messages=5)
+    compaction = Compaction(window_tokens=2_000, keep_messages=3)
     transcript, kinds, requests = await read_it(
-        client, scripted(reader(22, wordy=True)), compaction, cached_conversations=cached_conversations
+        client, scripted(reader(12, wordy=True)), compaction, cached_conversations=cached_conversations
     )
     assert kinds.count("compacted") >= 2
-    assert max(tokens_of(request["messages"]) for request in requests) < 3_500
-    assert [result.text for result in results_of(transcript)] == [f"noted {number}" for number in range(22)]
+    assert max(tokens_of(request["messages"]) for request in requests) < 2_500
+    assert [result.text for result in results_of(transcript)] == [f"noted {number}" for number in range(12)]
     for request in requests:
         called = [call["id"] for message in request["messages"] for call in message.get("tool_calls") or ()]
         answered = [message["tool_call_id"] for message in request["messages"] if message["role"] == "tool"]
@@ -81,10 +81,10 @@ async def test_then_what_is_old_is_summarised_with_calls_and_results_kept_togeth
 
 async def test_an_overflow_that_the_provider_reports_is_mended_too(client: Client, scripted: Scripted) -> None:
     compaction = Compaction(window_tokens=1_000_000, keep_messages=5)
-    transcript, kinds, _ = await read_it(client, scripted(reader(40, wordy=True, window=5_000)), compaction)
+    transcript, kinds, _ = await read_it(client, scripted(reader(16, wordy=True, window=2_500)), compaction)
     assert "compacted" in kinds
     assert "stalled" not in kinds
-    assert len(results_of(transcript)) == 40
+    assert len(results_of(transcript)) == 16
 
 
 async def test_what_no_summary_can_mend_stalls(client: Client, scripted: Scripted) -> None:

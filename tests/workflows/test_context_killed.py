@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,6 +14,7 @@ import pytest
 from everturn import Agent, Client, Model, ToolContext, TurnContext, Worker, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
+from tests.support.prepared import Program, killed_at_the_end
 from tests.support.transcripts import results_of
 
 ROOT = Path(__file__).parents[2]
@@ -64,13 +63,9 @@ async def test_a_worker_that_takes_over_has_the_same_context_and_deps_of_its_own
 ) -> None:
     model = scripted([call("work", {}, id="c1"), "Done."])
     monkeypatch.setenv("CONTEXT_MODEL", model.base_url)
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            conversation = await client.start("ada@1", "Go", tenant="acme", metadata={"order": "81"})
-            assert await _ended(doomed) == -9
-        finally:
-            doomed.kill()
+    with killed_at_the_end("-c", DOOMED, server.address, client.task_queue) as doomed:
+        conversation = await client.start("ada@1", "Go", tenant="acme", metadata={"order": "81"})
+        assert await _ended(doomed) == -9
     options = {"drain_timeout": timedelta(seconds=20), "cached_conversations": cached_conversations}
     async with Worker(client, agents=find, deps=opened, **options):  # type: ignore[arg-type]
         assert await conversation.reply() == "Done."
@@ -82,5 +77,5 @@ async def test_a_worker_that_takes_over_has_the_same_context_and_deps_of_its_own
     assert result.text == f"acme 81 {os.getpid()} ada@1"
 
 
-async def _ended(process: subprocess.Popen[bytes]) -> int:
+async def _ended(process: Program) -> int:
     return await asyncio.to_thread(process.wait, 60)

@@ -26,7 +26,7 @@ Scripted = Callable[..., ScriptedModel]
 @pytest.fixture(params=["packed", "in earlier runs"])
 def short_runs(request: pytest.FixtureRequest, bounds: Bounds) -> None:
     """A new run every few turns; the transcript travels along, or stays where it is."""
-    bounds(events=40)
+    bounds(events=20)
     if request.param != "packed":
         bounds(packed_bytes=0)
 
@@ -40,20 +40,20 @@ async def test_a_long_conversation_is_many_runs_with_one_transcript(
     def read_page(number: int) -> str:
         return page(number, size)
 
-    model = scripted(pages(20))
-    agent = agent_on(model, tools=[read_page], limits=Limits(max_turns=21))
+    model = scripted(pages(6))
+    agent = agent_on(model, tools=[read_page], limits=Limits(max_turns=7))
     async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
         conversation = await client.start(agent, "Read it all")
         assert await conversation.reply() == "Read."
         outcome = await conversation.outcome()
         # Positions go on counting, so a warm memory stays warm; only a result that a delta names is looked up again.
         assert worker.prefixes.misses == 0
-    assert (outcome.turns, outcome.tool_calls) == (21, 20)
-    assert len(await runs_of(client, conversation)) >= 4
+    assert (outcome.turns, outcome.tool_calls) == (7, 6)
+    assert len(await runs_of(client, conversation)) >= 3
     transcript = await conversation.transcript()
-    assert [result.text for result in results_of(transcript)] == [page(number, size) for number in range(20)]
-    assert [len(request["messages"]) for request in model.requests] == list(range(1, 42, 2))
-    assert [event.kind async for event in conversation.events()].count("tool_finished") == 20
+    assert [result.text for result in results_of(transcript)] == [page(number, size) for number in range(6)]
+    assert [len(request["messages"]) for request in model.requests] == list(range(1, 14, 2))
+    assert [event.kind async for event in conversation.events()].count("tool_finished") == 6
 
 
 async def test_a_killed_worker_costs_5_seconds_of_a_workflow_task_whoever_started_the_conversation(
@@ -91,41 +91,41 @@ async def test_a_worker_without_memory_finds_what_earlier_runs_hold(
         hosts[0].prefixes.clear()
         return page(number)
 
-    model = scripted(pages(12))
+    model = scripted(pages(5))
     agent = agent_on(model, tools=[read_page])
     async with hosting(client, agent) as worker:
         hosts.append(worker)
         conversation = await client.start(agent, "Read it all")
         assert await conversation.reply() == "Read."
-        assert worker.prefixes.misses == 12
-    assert [len(request["messages"]) for request in model.requests] == list(range(1, 26, 2))
+        assert worker.prefixes.misses == 5
+    assert [len(request["messages"]) for request in model.requests] == list(range(1, 12, 2))
     told = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "tool"]
-    assert told == [page(number) for number in range(12)]
+    assert told == [page(number) for number in range(5)]
 
 
 async def test_a_conversation_holds_little_of_what_was_said_and_loses_nothing(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
-    bounds(events=100, held_chars=10_000)
+    bounds(events=30, held_chars=10_000)
 
     @tool
     def read_page(number: int) -> str:
         return page(number)
 
-    agent = agent_on(scripted(pages(20)), tools=[read_page])
+    agent = agent_on(scripted(pages(6)), tools=[read_page])
     async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
         conversation = await client.start(agent, "Read it all", keep_open=timedelta(minutes=1))
         assert await conversation.reply() == "Read."
         handle = client.temporal.get_workflow_handle(conversation.id)
         shown = await handle.query("transcript", {"from": 0, "limit": 50})
         # The query answers with what is held; the transcript itself is read from the histories.
-        assert shown["total"] == shown["from"] + len(shown["messages"]) == 42
-        assert 30 < shown["from"] < 42
-        assert [result.text for result in results_of(await conversation.transcript())] == [page(n) for n in range(20)]
+        assert shown["total"] == shown["from"] + len(shown["messages"]) == 14
+        assert 6 < shown["from"] < 14
+        assert [result.text for result in results_of(await conversation.transcript())] == [page(n) for n in range(6)]
         worker.prefixes.clear()
         await conversation.send("And?")
         assert await conversation.reply() == "Read."
-        assert len(await conversation.transcript()) == 44
+        assert len(await conversation.transcript()) == 16
         await conversation.close()
         await conversation.outcome()
     assert len(await runs_of(client, conversation)) == 3
@@ -142,9 +142,9 @@ async def test_large_results_are_handed_on_without_being_written_again(
     async def read_page(number: int) -> str:
         if forgets:
             hosts[0].prefixes.clear()
-        return page(number, 150_000)
+        return page(number, 60_000)
 
-    turns = [[call("read_page", {"number": 3 * turn + number}) for number in range(3)] for turn in range(5)]
+    turns = [[call("read_page", {"number": 3 * turn + number}) for number in range(3)] for turn in range(3)]
     model = scripted([*turns, "Read."])
     agent = agent_on(model, tools=[read_page])
     async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
@@ -153,17 +153,17 @@ async def test_large_results_are_handed_on_without_being_written_again(
         assert await conversation.reply() == "Read."
         outcome = await conversation.outcome()
         # One that is replayed for each step still holds what came before its first large results.
-        assert worker.prefixes.misses == ((5 if cached_conversations else 4) if forgets else 0)
-        branch = await conversation.fork(at_turn=3)
-        assert (await branch.outcome()).turns == outcome.turns == 6
+        assert worker.prefixes.misses == ((3 if cached_conversations else 2) if forgets else 0)
+        branch = await conversation.fork(at_turn=2)
+        assert (await branch.outcome()).turns == outcome.turns == 4
     runs = await runs_of(client, conversation)
     assert len(runs) >= 3
     written = b"".join([await serialized(client, conversation, run) for run in runs])
     for transcript in (await conversation.transcript(), await branch.transcript()):
-        assert [result.text for result in results_of(transcript)] == [page(number, 150_000) for number in range(15)]
-    assert [written.count(page(number, 150_000).encode()) for number in range(15)] == [1] * 15
-    told = [message["content"] for message in model.requests[5]["messages"] if message["role"] == "tool"]
-    assert told == [page(number, 150_000) for number in range(15)]
+        assert [result.text for result in results_of(transcript)] == [page(number, 60_000) for number in range(9)]
+    assert [written.count(page(number, 60_000).encode()) for number in range(9)] == [1] * 9
+    told = [message["content"] for message in model.requests[3]["messages"] if message["role"] == "tool"]
+    assert told == [page(number, 60_000) for number in range(9)]
 
 
 async def serialized(client: Client, conversation: Conversation, run_id: str) -> bytes:
@@ -179,17 +179,17 @@ async def test_messages_that_come_in_between_are_all_taken(
         await asyncio.sleep(0.01)
         return page(number, 10)
 
-    agent = agent_on(scripted(pages(25), order="position"), tools=[read_page])
+    agent = agent_on(scripted(pages(6), order="position"), tools=[read_page])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "0", keep_open=timedelta(minutes=1))
-        for number in range(1, 30):
+        for number in range(1, 9):
             await conversation.send(str(number), message_id=str(number))
             if number % 3 == 0:
                 await conversation.send(str(number), message_id=str(number))  # a repeat
         await conversation.reply()
         said = [message.text for message in await conversation.transcript() if message.role == "user"]
-        assert said == [str(number) for number in range(30)]
-        assert len(await runs_of(client, conversation)) >= 4
+        assert said == [str(number) for number in range(9)]
+        assert len(await runs_of(client, conversation)) >= 3
         await conversation.close()
         await conversation.outcome()
 
@@ -239,20 +239,20 @@ async def test_approvals_and_counters_go_on_through_the_runs(
 ) -> None:
     asked: list[int] = []
 
-    @tool(needs_approval=lambda arguments: arguments["number"] % 5 == 4)
+    @tool(needs_approval=lambda arguments: arguments["number"] % 3 == 2)
     def read_page(number: int) -> str:
         asked.append(number)
         return page(number, 10)
 
     agent = agent_on(scripted(pages(100)), tools=[read_page])
     async with hosting(client, agent):
-        conversation = await client.start(agent, "Go", limits=Limits(max_turns=12))
+        conversation = await client.start(agent, "Go", limits=Limits(max_turns=7))
         for _ in range(2):
             await conversation.approve(*await waiting(conversation))
         await waiting_is_over(conversation)
         outcome = await conversation.outcome()
-    assert (outcome.status, outcome.turns) == ("limit_reached", 13)
-    assert asked == list(range(12))
+    assert (outcome.status, outcome.turns) == ("limit_reached", 8)
+    assert asked == list(range(7))
 
 
 async def waiting_is_over(conversation: Conversation) -> None:
@@ -270,15 +270,15 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
     def read_page(number: int) -> str:
         return page(number, 10)
 
-    model = scripted(pages(10))
+    model = scripted(pages(5))
     agent = agent_on(model, tools=[read_page])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all")
         await conversation.outcome()
         await client.send(agent, "And?", id=conversation.id)
         assert await conversation.reply() == "Read."
-        assert (await conversation.outcome()).turns == 12
-    assert len(model.requests[-1]["messages"]) == 23
+        assert (await conversation.outcome()).turns == 7
+    assert len(model.requests[-1]["messages"]) == 13
     assert [message.text for message in await conversation.transcript() if message.role == "user"] == [
         "Read it all",
         "And?",
@@ -289,13 +289,13 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
 async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted(
     client: Client, scripted: Scripted, bounds: Bounds, forgetful: None
 ) -> None:
-    bounds(events=40, packed_bytes=0)
+    bounds(events=24, packed_bytes=0)
 
     @tool
     def read_page(number: int) -> str:
         return page(number, 10)
 
-    model = scripted(pages(10))
+    model = scripted(pages(5))
     agent = agent_on(model, tools=[read_page])
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all", keep_open=timedelta(minutes=5))
@@ -306,10 +306,10 @@ async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted
         worker.prefixes.clear()
         await conversation.send("And?")
         assert await conversation.reply() == "Read."
-        assert len(model.requests[-1]["messages"]) == 23
+        assert len(model.requests[-1]["messages"]) == 13
         await conversation.close()
         await conversation.outcome()
-    assert len(results_of(await conversation.transcript())) == 10
+    assert len(results_of(await conversation.transcript())) == 5
 
 
 async def _kept(client: Client, conversation: Conversation) -> bool:

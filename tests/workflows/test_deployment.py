@@ -40,7 +40,7 @@ async def make_current(client: Client, deployment: Deployment) -> None:
 
     async def made() -> bool:
         try:
-            await client.temporal.workflow_service.set_worker_deployment_current_version(request)
+            await client.temporal.workflow_service.set_worker_deployment_current_version(request, retry=True)
         except RPCError:
             return False  # the server has not seen a worker of this version yet
         return True

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -39,6 +36,7 @@ from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
 from tests.support.ports import free_port
+from tests.support.prepared import killed_at_the_end
 from tests.support.waiting import eventually, waiting
 
 ROOT = Path(__file__).parents[2]
@@ -262,12 +260,8 @@ asyncio.run(main())
 @contextmanager
 def worker_process(code: str, client: Client, model: ScriptedModel, *arguments: str) -> Iterator[Any]:
     address = client.temporal.service_client.config.target_host
-    command = [sys.executable, "-c", code, address, client.task_queue, model.base_url, *arguments]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with killed_at_the_end("-c", code, address, client.task_queue, model.base_url, *arguments) as process:
+        yield process
 
 
 async def test_workers_that_are_killed_at_any_step_leave_one_judgement_of_each_evaluator(

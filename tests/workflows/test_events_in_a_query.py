@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +13,7 @@ from everturn import Client, names
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
+from tests.support.prepared import killed_at_the_end
 from tests.support.waiting import WAIT_SECONDS, eventually
 
 SCHEDULED, COMPLETED = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
@@ -43,21 +41,17 @@ async def test_what_a_query_brings_first_is_not_kept(
     step, its history could not be replayed: a replay takes both messages in one."""
     model = scripted(["One.", "Two.", "Three."])
     agent = agent_on(model)
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url, agent.name]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as lost:
-        try:
-            conversation = await client.start(agent, "1", keep_open=timedelta(minutes=1))
-            assert await conversation.reply() == "One."
-            handle = client.temporal.get_workflow_handle(conversation.id)
+    with killed_at_the_end("-c", DOOMED, server.address, client.task_queue, model.base_url, agent.name):
+        conversation = await client.start(agent, "1", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "One."
+        handle = client.temporal.get_workflow_handle(conversation.id)
 
-            async def idle() -> bool:
-                kinds = [event.event_type for event in (await handle.fetch_history()).events]
-                tasks = [kind for kind in kinds if kind in (SCHEDULED, COMPLETED)]
-                return tasks[-1] == COMPLETED
+        async def idle() -> bool:
+            kinds = [event.event_type for event in (await handle.fetch_history()).events]
+            tasks = [kind for kind in kinds if kind in (SCHEDULED, COMPLETED)]
+            return tasks[-1] == COMPLETED
 
-            await eventually(idle)
-        finally:
-            lost.kill()
+        await eventually(idle)
     async with hosting(client, agent, cached_conversations=cached_conversations):
         asked = asyncio.create_task(handle.query(names.STATUS, rpc_timeout=timedelta(seconds=WAIT_SECONDS)))
         await asyncio.sleep(1)  # it waits at the server; nothing tells when

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -39,11 +39,11 @@ from everturn import (
     tool,
 )
 from everturn.errors import NotFound, OutcomeUnknown, Refused
-from everturn.events import ApprovalRequested, Event
+from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, HandedOff, ToolFinished, ToolStarted
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
 from everturn.hooks import AskApproval, DenyCall, Hooks, after_tool, before_tool
-from everturn.payloads import Status
+from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.records import Text, ToolResult
 from everturn.temporal.ids import child_id
@@ -64,11 +64,12 @@ TABLE = ROOT / "docs" / "reference" / "gate.md"
 
 
 def cells() -> dict[str, dict[str, str]]:
-    """What the page says: by the kind of call, and by the guard."""
+    """What the page says: by the kind of call, in words that can be a call's id, and by the guard."""
     table = TABLE.read_text().partition("<!-- gate -->")[2].partition("<!-- end of gate -->")[0]
     lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.split("\n") if line[:1] == "|"]
     header, _, *rows = lines
-    return {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
+    kinds = [re.sub(r"\W+", "_", row[0]).strip("_") for row in rows]
+    return {kind: dict(zip(header[1:], row[1:], strict=True)) for kind, row in zip(kinds, rows, strict=True)}
 
 
 CELLS = cells()
@@ -85,7 +86,6 @@ class Made:
     arguments: Options
     misfit: Options = field(default_factory=lambda: {"order_id": ["no", "text"]})
     """Arguments that its tool does not take; empty if it takes all."""
-    beside: AbstractAsyncContextManager[None] | None = None
 
 
 async def refund(order_id: str) -> str:
@@ -108,7 +108,8 @@ async def function(world: World, **option: Any) -> Made:
 
 
 async def local(world: World, **option: Any) -> Made:
-    return of_tool(tool(refund, effect="read", local=True, timeout=timedelta(seconds=5), **option))
+    made = tool(refund, name="refund_locally", effect="read", local=True, timeout=timedelta(seconds=5), **option)
+    return of_tool(made)
 
 
 async def your_activity(world: World, **option: Any) -> Made:
@@ -128,17 +129,17 @@ class Greeter:
 
 
 @asynccontextmanager
-async def handling(client: Client, queue: str) -> AsyncIterator[None]:
+async def greeting(client: Client) -> AsyncIterator[str]:
+    """The name of an endpoint, for as long as its operations are handled."""
+    queue = f"shop-{uuid4().hex[:8]}"
     theirs = await TemporalClient.connect(client.temporal.service_client.config.target_host)
     async with TemporalWorker(theirs, task_queue=queue, nexus_service_handlers=[Greeter()]):
-        yield
+        yield await endpoint_to(client, queue)
 
 
 async def nexus_operation(world: World, **option: Any) -> Made:
-    queue = f"shop-{uuid4().hex[:8]}"
-    endpoint = await endpoint_to(world.client, queue)
-    made = of_tool(nexus_tool(Greetings.greet, endpoint=endpoint, service=Greetings, **option), {"input": "Ada"})
-    return replace(made, misfit={"input": ["no", "text"]}, beside=handling(world.client, queue))
+    greet = nexus_tool(Greetings.greet, endpoint=world.endpoint, service=Greetings, **option)
+    return replace(of_tool(greet, {"input": "Ada"}), misfit={"input": ["no", "text"]})
 
 
 async def mcp_tool(world: World, **option: Any) -> Made:
@@ -155,12 +156,12 @@ async def handler(world: World, **option: Any) -> Made:
 
 async def no_handler(world: World, **option: Any) -> Made:
     assert not option
-    raw = {"type": "bash_20250124", "name": "bash"}
-    return Made({"tools": [raw]}, "bash", {"command": "ls"}, misfit={})
+    raw = {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}
+    return Made({"tools": [raw]}, raw["name"], {"command": "view"}, misfit={})
 
 
 async def clients(world: World, **option: Any) -> Made:
-    return of_tool(tool(refund, runs_on="client", effect="once", **option))
+    return of_tool(tool(refund, name="refund_there", runs_on="client", effect="once", **option))
 
 
 async def question(world: World, **option: Any) -> Made:
@@ -186,23 +187,36 @@ async def manual(world: World, **option: Any) -> Made:
 
 KINDS: dict[str, Callable[..., Any]] = {
     "function": function,
-    "local function": local,
-    "your activity": your_activity,
-    "Nexus operation": nexus_operation,
-    "MCP tool": mcp_tool,
-    "provider's tool, with a handler": handler,
-    "provider's tool, without one": no_handler,
-    "client's tool": clients,
-    "`ask_user`": question,
-    "sub-agent": sub_agent,
+    "local_function": local,
+    "your_activity": your_activity,
+    "Nexus_operation": nexus_operation,
+    "MCP_tool": mcp_tool,
+    "provider_s_tool_with_a_handler": handler,
+    "provider_s_tool_without_one": no_handler,
+    "client_s_tool": clients,
+    "ask_user": question,
+    "sub_agent": sub_agent,
     "handoff": handoff,
-    '`loop="manual"`': manual,
+    "loop_manual": manual,
 }
 
-OUTSIDE = ("provider's tool, without one", "client's tool", "`ask_user`", '`loop="manual"`')
-"""Kinds that wait for an answer."""
+ALONE = ("handoff", "loop_manual")
+"""A handoff ends its agent's turn, and a loop is the agent's. Calls of all other kinds stand in one reply."""
 
-BY_WORKERS = ("function", "local function", "MCP tool", "provider's tool, with a handler")
+GROUPS: dict[str, list[str]] = {
+    "in one reply": [kind for kind in KINDS if kind not in ALONE],
+    **{kind: [kind] for kind in ALONE},
+}
+
+OUTSIDE = {
+    "provider_s_tool_without_one": "runs_outside",
+    "client_s_tool": "runs_outside",
+    "ask_user": "asks_user",
+    "loop_manual": "runs_outside",
+}
+"""Kinds that wait for an answer, and what that is called."""
+
+BY_WORKERS = ("function", "local_function", "MCP_tool", "provider_s_tool_with_a_handler")
 """Kinds whose activity looks at arguments that a person put in, before it runs the tool."""
 
 # ---------------------------------------------------------------- the world
@@ -213,59 +227,82 @@ class World:
     client: Client
     scripted: Scripted
     shop: McpServer | None
+    endpoint: str
     names: int = 0
     agents: list[Agent] = field(default_factory=list)
     """One for each case: one worker hosts them all."""
-    beside: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """What runs beside that worker."""
 
     def another_name(self) -> str:
         self.names += 1
         return f"agent{self.names}"
 
-    async def case(self, kind: str, *hooks: Hooks, option: Options | None = None, **more: Any) -> Case:
-        made: Made = await KINDS[kind](self, **(option or {}))
+    async def case(self, kinds: list[str], *hooks: Hooks, option: Options | None = None, **more: Any) -> Case:
+        """An agent whose reply has a call of each of these kinds, with the call's kind as its id."""
+        calls: dict[str, Made] = {}
+        options: Options = {}
+        for kind in kinds:
+            takes_option = CELLS[kind]["`needs_approval`"] == "yes"
+            calls[kind] = await KINDS[kind](self, **((option or {}) if takes_option else {}))
+            for name, value in calls[kind].options.items():
+                options[name] = [*options.get(name, []), *value] if isinstance(value, list) else value
         if "reviewer" in more:
-            more["reviewer"] = more["reviewer"].model_copy(update={"tools": (made.name,)})
-        asks = call(made.name, made.arguments, id="c")
+            names = tuple(made.name for made in calls.values())
+            more["reviewer"] = more["reviewer"].model_copy(update={"tools": names})
+        asks = [call(made.name, made.arguments, id=kind) for kind, made in calls.items()]
 
         def script(messages: list[Any]) -> Any:
             return "Done." if messages[-1]["role"] == "tool" else asks
 
-        agent = agent_on(self.scripted(script), name=self.another_name(), hooks=hooks, **made.options, **more)
+        agent = agent_on(self.scripted(script), name=self.another_name(), hooks=hooks, **options, **more)
         self.agents.append(agent)
-        if made.beside:
-            await self.beside.enter_async_context(made.beside)
-        return Case(self.client, agent, made)
+        return Case(self.client, agent, calls)
 
 
 @dataclass
 class Case:
     client: Client
     agent: Agent
-    made: Made
+    calls: dict[str, Made]
+    """By their kind."""
 
-    async def begin(self, *rules: Rule) -> Conversation:
-        return await self.client.start(self.agent, "Go", policy=rules)
+    async def begin(self, *rules: Rule, **options: Any) -> Conversation:
+        return await self.client.start(self.agent, "Go", policy=rules, **options)
 
-    def rule(self, then: Any, **more: Any) -> Rule:
-        return Rule(tool=self.made.name, then=then, reason="so it is", **more)
+    def rules(self, then: Any, **more: Any) -> list[Rule]:
+        return [Rule(tool=made.name, then=then, reason="so it is", **more) for made in self.calls.values()]
+
+    def edited(self, kind: str, mark: str) -> Options:
+        return {name: f"{value}{mark}" for name, value in self.calls[kind].arguments.items()}
+
+
+async def wait_for(conversation: Conversation, reasons: dict[str, str]) -> dict[str, WaitingCall]:
+    """What waits, by its id, once that is these calls, each for its reason."""
+
+    async def there() -> Status | None:
+        status = await conversation.status()
+        assert status.state != "done", await results(conversation)
+        return status if {waits.call_id: waits.reason for waits in status.waiting} == reasons else None
+
+    status: Status = await eventually(there, what=f"it waits: {reasons}", pause=QUERY_SECONDS)
+    if "needs_approval" in reasons.values():
+        assert status.state == "awaiting_approval"
+    return {waits.call_id: waits for waits in status.waiting}
 
 
 async def waits_for(conversation: Conversation, reason: str) -> Status:
-    async def there() -> Status | None:
-        status = await conversation.status()
-        assert status.state != "done", await result(conversation)
-        return status if [waiting_call.reason for waiting_call in status.waiting] == [reason] else None
+    """The status, once the call waits for that."""
+    await wait_for(conversation, {"c": reason})
+    return await conversation.status()
 
-    status: Status = await eventually(there, what=f"it waits: {reason}", pause=QUERY_SECONDS)
-    return status
+
+async def results(conversation: Conversation) -> dict[str, ToolResult]:
+    """Of the calls, once the conversation has gone on."""
+    await conversation.outcome()
+    return {result.call_id: result for result in results_of(await conversation.transcript())}
 
 
 async def result(conversation: Conversation) -> ToolResult:
-    """Of the call, once the conversation has gone on."""
-    await conversation.outcome()
-    return next(result for result in results_of(await conversation.transcript()) if result.call_id == "c")
+    return (await results(conversation))["c"]
 
 
 async def events_of(conversation: Conversation) -> list[Event]:
@@ -273,53 +310,59 @@ async def events_of(conversation: Conversation) -> list[Event]:
     return [event async for step in steps for event in reader.read_step(step, run_id="")]
 
 
-BEGUN = ("tool_started", "answer_requested", "handed_off")
+def started(events: list[Event]) -> set[str]:
+    """The calls that were begun, or handed out."""
+    calls = {event.call_id for event in events if isinstance(event, ToolStarted | AnswerRequested)}
+    return calls | {"handoff" for event in events if isinstance(event, HandedOff)}
 
 
-async def started(conversation: Conversation) -> bool:
-    """Whether the call was begun, or handed out."""
-    return any(event.kind in BEGUN for event in await events_of(conversation))
+def begun(events: list[Event]) -> set[str]:
+    """Those, and who has a result that is no error."""
+    finished = [event.result for event in events if isinstance(event, ToolFinished)]
+    return started(events) | {result.call_id for result in finished if not result.is_error}
 
 
-async def begun(conversation: Conversation) -> bool:
-    """Whether it was, or has a result that is no error."""
-    return any(
-        event.kind in BEGUN or (event.kind == "tool_finished" and not event.result.is_error)
-        for event in await events_of(conversation)
-    )
+async def go_on(conversation: Conversation, case: Case) -> dict[str, ToolResult]:
+    """After their approval, the calls run, or wait for their answers."""
+    if outside := {kind: OUTSIDE[kind] for kind in case.calls if kind in OUTSIDE}:
+        await wait_for(conversation, outside)
+        await asyncio.gather(*(conversation.answer(kind, "here it is") for kind in outside))
+    given = await results(conversation)
+    assert [*given] == [*case.calls]
+    assert not [result for result in given.values() if result.is_error]
+    assert begun(await events_of(conversation)) == {*case.calls}
+    return given
 
 
-async def goes_on(conversation: Conversation, kind: str) -> None:
-    """After its approval, the call runs, or waits for its answer."""
-    if kind in OUTSIDE:
-        await waits_for(conversation, "asks_user" if kind == "`ask_user`" else "runs_outside")
-        await conversation.answer("c", "here it is")
-    assert not (await result(conversation)).is_error
-    assert await begun(conversation)
+async def ask_and_go_on(conversation: Conversation, case: Case) -> None:
+    await wait_for(conversation, dict.fromkeys(case.calls, "needs_approval"))
+    assert not begun(await events_of(conversation))
+    for kind in case.calls:
+        if kind in OUTSIDE:
+            with pytest.raises(Refused, match="waits for an approval"):
+                await conversation.answer(kind, "too early")
+    await approve(conversation, case)
+    await go_on(conversation, case)
 
 
-async def asks_and_goes_on(conversation: Conversation, kind: str) -> None:
-    assert (await waits_for(conversation, "needs_approval")).state == "awaiting_approval"
-    assert not await begun(conversation)
-    if kind in OUTSIDE:
-        with pytest.raises(Refused, match="waits for an approval"):
-            await conversation.answer("c", "too early")
-    await conversation.approve("c")
-    await goes_on(conversation, kind)
+async def approve(conversation: Conversation, case: Case, **more: Any) -> None:
+    await asyncio.gather(*(conversation.approve(kind, **more) for kind in case.calls))
 
 
-async def is_denied(conversation: Conversation, why: str) -> None:
-    assert re.search(why, (await result(conversation)).text)
-    assert not await begun(conversation)
+async def are_denied(conversation: Conversation, case: Case, why: str) -> None:
+    given = await results(conversation)
+    assert [*given] == [*case.calls]
+    assert not [result for result in given.values() if not re.search(why, result.text)]
+    assert not begun(await events_of(conversation))
 
 
 # ---------------------------------------------------------------- the guards
 #
-# Each makes its agents, for the one worker of the kind, and yields; it goes on once that worker runs.
+# Each makes its agents, for the one worker of the kinds, and yields; it goes on once that worker runs.
 
 Guard = AsyncGenerator[None]
 
-WITH_FURTHER_CASES = ("function", "client's tool", "sub-agent", "handoff", '`loop="manual"`')
+WITH_FURTHER_CASES = ("function", "client_s_tool", "sub_agent", "handoff", "loop_manual")
 """Each guard stands before every kind. What it does beyond that, such as with a rule for another agent, is asked of one
 kind of each way that a call takes through the gate. The other kinds take one of these ways: planning has one for all
 (`_gate_of`) and one for manual loops (`_plan_manual`), and a workflow has one for calls that workers, activities and
@@ -327,87 +370,93 @@ operations run (`_run_when_allowed`, in which handoffs have a branch), one for t
 for sub-agents."""
 
 
-async def needs_approval(world: World, kind: str) -> Guard:
-    further = [lambda _: None] if kind in WITH_FURTHER_CASES else []
-    cases = [await world.case(kind, option={"needs_approval": asks}) for asks in (True, *further)]
+def further(kinds: list[str]) -> list[str]:
+    return [kind for kind in kinds if kind in WITH_FURTHER_CASES]
+
+
+async def needs_approval(world: World, kinds: list[str]) -> Guard:
+    case = await world.case(kinds, option={"needs_approval": True})
+    asked = [kind for kind in further(kinds) if CELLS[kind]["`needs_approval`"] == "yes"]
+    perhaps = await world.case(asked, option={"needs_approval": lambda _: None})
     yield
-    for case in cases:
-        await asks_and_goes_on(await case.begin(), kind)
+    await ask_and_go_on(await case.begin(), case)
+    await ask_and_go_on(await perhaps.begin(), perhaps)
 
 
-async def reviewer(world: World, kind: str) -> Guard:
+async def reviewer(world: World, kinds: list[str]) -> Guard:
     """It decides where only `needs_approval` asks; a rule goes before it, and `approvers` may refuse it."""
 
-    async def reviewed(verdict: str, **options: Any) -> Case:
+    async def reviewed(verdict: str, reviewed_kinds: list[str], **options: Any) -> Case:
         judge = world.scripted(lambda _: json.dumps({"verdict": verdict, "reason": "as I see it"}))
         rules = Reviewer(model=Model("scripted:judge", base_url=judge.base_url), instructions="Lamps only.")
-        return await world.case(kind, option={"needs_approval": True}, reviewer=rules, **options)
+        return await world.case(reviewed_kinds, option={"needs_approval": True}, reviewer=rules, **options)
 
-    approving, denying = await reviewed("approve"), await reviewed("deny")
-    refused = await reviewed("deny", approvers=lambda call, decision: "no models")
+    approving, denying = await reviewed("approve", kinds), await reviewed("deny", kinds)
+    passed_over = await reviewed("approve", further(kinds))
+    refused = await reviewed("deny", further(kinds), approvers=lambda call, decision: "no models")
     yield
     conversation, denied = await approving.begin(), await denying.begin()
-    await goes_on(conversation, kind)
-    decision = (await result(conversation)).decision
-    assert decision or kind == "handoff"
-    assert not decision or (decision.by, decision.by_model) == ("model:scripted:judge", True)
-    await is_denied(denied, "by the reviewer model:scripted:judge .* Reason: as I see it")
+    given = await go_on(conversation, approving)
+    for kind, result in given.items():
+        assert result.decision or kind == "handoff"
+        assert not result.decision or (result.decision.by, result.decision.by_model) == ("model:scripted:judge", True)
+    await are_denied(denied, denying, "by the reviewer model:scripted:judge .* Reason: as I see it")
     for verdict, decided_on in (("approve", conversation), ("deny", denied)):
-        decided = next(event for event in await events_of(decided_on) if event.kind == "decided")
-        assert (decided.verdict, decided.by_model, decided.by_policy) == (verdict, True, False)
-    if kind in WITH_FURTHER_CASES:
-        await asks_and_goes_on(await approving.begin(approving.rule("ask")), kind)
-        conversation = await refused.begin()
-        assert "no models" in (await waits_for(conversation, "not_allowed")).waiting[0].why
-        await conversation.close()
-        await conversation.outcome()
+        decisions = [event for event in await events_of(decided_on) if isinstance(event, Decided)]
+        decided = {event.call_id: event for event in reversed(decisions)}  # the first one on each call counts
+        assert {*decided} == {*kinds}
+        for event in decided.values():
+            assert (event.verdict, event.by_model, event.by_policy) == (verdict, True, False)
+    await ask_and_go_on(await passed_over.begin(*passed_over.rules("ask")), passed_over)
+    conversation = await refused.begin()
+    waiting_calls = await wait_for(conversation, dict.fromkeys(refused.calls, "not_allowed"))
+    assert all("no models" in waits.why for waits in waiting_calls.values())
+    await conversation.close()
+    await conversation.outcome()
 
 
-async def rule_asks(world: World, kind: str) -> Guard:
-    case = await world.case(kind)
+async def rule_asks(world: World, kinds: list[str]) -> Guard:
+    case, live = await world.case(kinds), await world.case(further(kinds))
     yield
-    await asks_and_goes_on(await case.begin(case.rule("ask")), kind)
-    if kind in WITH_FURTHER_CASES:
-        released = await case.begin(case.rule("ask"))
-        await waits_for(released, "needs_approval")
-        await released.set_policy([])
-        await goes_on(released, kind)
-        other = await case.begin(case.rule("ask", agent="somebody_else"))
-        await goes_on(other, kind)
+    await ask_and_go_on(await case.begin(*case.rules("ask")), case)
+    released = await live.begin(*live.rules("ask"))
+    await wait_for(released, dict.fromkeys(live.calls, "needs_approval"))
+    await released.set_policy([])
+    await go_on(released, live)
+    await go_on(await live.begin(*live.rules("ask", agent="somebody_else")), live)
 
 
-async def rule_denies(world: World, kind: str) -> Guard:
-    case = await world.case(kind)
+async def rule_denies(world: World, kinds: list[str]) -> Guard:
+    case, live = await world.case(kinds), await world.case(further(kinds))
     yield
-    await is_denied(await case.begin(case.rule("deny")), "policy of tester and did not run. Reason: so it is")
-    if kind in WITH_FURTHER_CASES:
-        live = await case.begin(case.rule("ask"))
-        await waits_for(live, "needs_approval")
-        await live.set_policy([case.rule("deny")])
-        await is_denied(live, "policy of tester and did not run")
+    await are_denied(await case.begin(*case.rules("deny")), case, "policy of tester and did not run. Reason: so it is")
+    waiting_for_it = await live.begin(*live.rules("ask"))
+    await wait_for(waiting_for_it, dict.fromkeys(live.calls, "needs_approval"))
+    await waiting_for_it.set_policy(live.rules("deny"))
+    await are_denied(waiting_for_it, live, "policy of tester and did not run")
 
 
-async def hook_denies(world: World, kind: str) -> Guard:
+async def hook_denies(world: World, kinds: list[str]) -> Guard:
     @before_tool
     def no(call: Any, context: Any) -> DenyCall:
         return DenyCall("not today")
 
-    case = await world.case(kind, no)
+    case = await world.case(kinds, no)
     yield
-    await is_denied(await case.begin(), "denied by no and did not run. Reason: not today")
+    await are_denied(await case.begin(), case, "denied by no and did not run. Reason: not today")
 
 
-async def hook_asks(world: World, kind: str) -> Guard:
+async def hook_asks(world: World, kinds: list[str]) -> Guard:
     @before_tool
     def maybe(call: Any, context: Any) -> AskApproval:
         return AskApproval("who knows")
 
-    case = await world.case(kind, maybe)
+    case = await world.case(kinds, maybe)
     yield
-    await asks_and_goes_on(await case.begin(), kind)
+    await ask_and_go_on(await case.begin(), case)
 
 
-async def hook_answers(world: World, kind: str) -> Guard:
+async def hook_answers(world: World, kinds: list[str]) -> Guard:
     """Nothing runs, with arguments of the model's or of a person's. A rule and a hook that asks hold all the same."""
 
     @before_tool
@@ -423,76 +472,83 @@ async def hook_answers(world: World, kind: str) -> Guard:
     def seen(call: ToolCall, result: ToolResult, context: Any) -> str:
         return f"{result.text}, seen"
 
-    option = {} if CELLS[kind]["`needs_approval`"] != "yes" else {"needs_approval": True}
-    case = await world.case(kind, maybe, answers, seen, option=option)
+    case = await world.case(kinds, maybe, answers, seen, option={"needs_approval": True})
+    ruled = await world.case(further(kinds), maybe, answers, seen, option={"needs_approval": True})
     yield
-    given = await result(conversation := await case.begin())
-    assert (given.text, given.by_hook, given.decision) == ("as before, seen", True, None)
-    assert not await started(conversation)
-    if kind in WITH_FURTHER_CASES:
-        await is_denied(await case.begin(case.rule("deny")), "policy of tester and did not run")
-    conversation = await case.client.start(case.agent, "Go", metadata={"asks": "yes"})
-    await waits_for(conversation, "needs_approval")
-    await conversation.approve("c", {name: f"{value}!" for name, value in case.made.arguments.items()})
-    await waits_for(conversation, "invalid_edit")
-    await conversation.approve("c", {name: f"{value}!!" for name, value in case.made.arguments.items()})
-    given = await result(conversation)
-    assert given.text.endswith("as before, seen")
-    assert given.decision
-    assert kind in BY_WORKERS or not await started(conversation)
+    given = await results(conversation := await case.begin())
+    assert [*given] == [*kinds]
+    for result in given.values():
+        assert (result.text, result.by_hook, result.decision) == ("as before, seen", True, None)
+    assert not started(await events_of(conversation))
+    await are_denied(await ruled.begin(*ruled.rules("deny")), ruled, "policy of tester and did not run")
+    conversation = await case.begin(metadata={"asks": "yes"})
+    await wait_for(conversation, dict.fromkeys(kinds, "needs_approval"))
+    await asyncio.gather(*(conversation.approve(kind, case.edited(kind, "!")) for kind in kinds))
+    await wait_for(conversation, dict.fromkeys(kinds, "invalid_edit"))
+    await asyncio.gather(*(conversation.approve(kind, case.edited(kind, "!!")) for kind in kinds))
+    given = await results(conversation)
+    assert [*given] == [*kinds]
+    for result in given.values():
+        assert result.text.endswith("as before, seen")
+        assert result.decision
+    assert started(await events_of(conversation)) <= {*BY_WORKERS}
 
 
-async def approvers(world: World, kind: str) -> Guard:
-    case = await world.case(kind, approvers=lambda call, decision: decision.note == "please" or "not you")
+async def approvers(world: World, kinds: list[str]) -> Guard:
+    case = await world.case(kinds, approvers=lambda call, decision: decision.note == "please" or "not you")
     yield
-    conversation = await case.begin(case.rule("ask"))
-    await waits_for(conversation, "needs_approval")
-    await conversation.approve("c")
-    assert "not you" in (await waits_for(conversation, "not_allowed")).waiting[0].why
-    assert not await begun(conversation)
-    await conversation.approve("c", note="please")
-    await goes_on(conversation, kind)
+    conversation = await case.begin(*case.rules("ask"))
+    await wait_for(conversation, dict.fromkeys(kinds, "needs_approval"))
+    await approve(conversation, case)
+    waiting_calls = await wait_for(conversation, dict.fromkeys(kinds, "not_allowed"))
+    assert all("not you" in waits.why for waits in waiting_calls.values())
+    assert not begun(await events_of(conversation))
+    await approve(conversation, case, note="please")
+    await go_on(conversation, case)
 
 
-async def edits_are_checked(world: World, kind: str) -> Guard:
-    case = await world.case(kind)
+async def edits_are_checked(world: World, kinds: list[str]) -> Guard:
+    case = await world.case(kinds)
+    misfits = {kind: made.misfit for kind, made in case.calls.items() if made.misfit}
     yield
-    conversation = await case.begin(case.rule("ask"))
-    await waits_for(conversation, "needs_approval")
-    if case.made.misfit:
-        await conversation.approve("c", case.made.misfit)
-        assert "do not fit" in (await waits_for(conversation, "invalid_edit")).waiting[0].why
-        assert kind in BY_WORKERS or not await begun(conversation)
-    edited = {name: f"{value}!" for name, value in case.made.arguments.items()}
-    await conversation.approve("c", edited)
-    if kind in OUTSIDE:
-        status = await waits_for(conversation, "asks_user" if kind == "`ask_user`" else "runs_outside")
-        assert status.waiting[0].arguments == edited
-    await goes_on(conversation, kind)
-    decision = (await result(conversation)).decision
-    assert decision
-    assert (decision.verdict, decision.arguments) == ("approve", edited)
+    conversation = await case.begin(*case.rules("ask"))
+    await wait_for(conversation, dict.fromkeys(kinds, "needs_approval"))
+    await asyncio.gather(*(conversation.approve(kind, misfit) for kind, misfit in misfits.items()))
+    reasons = {kind: "invalid_edit" if kind in misfits else "needs_approval" for kind in kinds}
+    waiting_calls = await wait_for(conversation, reasons)
+    assert all("do not fit" in waiting_calls[kind].why for kind in misfits)
+    assert begun(await events_of(conversation)) <= {*BY_WORKERS}
+    edited = {kind: case.edited(kind, "!") for kind in kinds}
+    await asyncio.gather(*(conversation.approve(kind, arguments) for kind, arguments in edited.items()))
+    if outside := {kind: reason for kind, reason in OUTSIDE.items() if kind in kinds}:
+        waiting_calls = await wait_for(conversation, outside)
+        assert {kind: waits.arguments for kind, waits in waiting_calls.items()} == {
+            kind: edited[kind] for kind in outside
+        }
+    for kind, result in (await go_on(conversation, case)).items():
+        assert result.decision
+        assert (result.decision.verdict, result.decision.arguments) == ("approve", edited[kind])
 
 
-async def expires(world: World, kind: str) -> Guard:
-    case = await world.case(kind, approvals=Approvals(expire_after=timedelta(seconds=0.2)))
+async def expires(world: World, kinds: list[str]) -> Guard:
+    case = await world.case(kinds, approvals=Approvals(expire_after=timedelta(seconds=0.2)))
     yield
-    await is_denied(await case.begin(case.rule("ask")), "Nobody decided within")
+    await are_denied(await case.begin(*case.rules("ask")), case, "Nobody decided within")
 
 
-async def hook_after(world: World, kind: str) -> Guard:
+async def hook_after(world: World, kinds: list[str]) -> Guard:
     @after_tool
     def seen(call: Any, result: Any, context: Any) -> str:
         return "seen by a hook"
 
-    case = await world.case(kind, seen)
+    case = await world.case(kinds, seen)
     yield
-    conversation = await case.begin()
-    await goes_on(conversation, kind)
-    assert ((await result(conversation)).text == "seen by a hook") is (CELLS[kind]["`after_tool`"] == "yes")
+    given = await go_on(await case.begin(), case)
+    for kind, result in given.items():
+        assert (result.text == "seen by a hook") is (CELLS[kind]["`after_tool`"] == "yes"), kind
 
 
-GUARDS: dict[str, Callable[[World, str], Guard]] = {
+GUARDS: dict[str, Callable[[World, list[str]], Guard]] = {
     "`needs_approval`": needs_approval,
     "`reviewer`": reviewer,
     "rule: ask": rule_asks,
@@ -512,15 +568,16 @@ def test_the_page_has_each_kind_of_call_and_each_guard() -> None:
     assert all([*row] == [*GUARDS] for row in CELLS.values())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("group", GROUPS)
 async def test_each_guard_stands_before_each_kind_of_call(
-    client: Client, scripted: Scripted, tmp_path: Path, kind: str
+    client: Client, scripted: Scripted, tmp_path: Path, group: str
 ) -> None:
     checked = {"yes", "no"}
-    with McpShop(tmp_path).http() if kind == "MCP tool" else nullcontext() as shop:
-        world = World(client, scripted, shop)
-        guards = [guard(world, kind) for name, guard in GUARDS.items() if CELLS[kind][name] in checked]
-        async with world.beside:
+    guarded = {name: [kind for kind in GROUPS[group] if CELLS[kind][name] in checked] for name in GUARDS}
+    with McpShop(tmp_path).http() if "MCP_tool" in GROUPS[group] else nullcontext() as shop:
+        async with greeting(client) if "Nexus_operation" in GROUPS[group] else nullcontext("") as endpoint:
+            world = World(client, scripted, shop, endpoint)
+            guards = [guard(world, guarded[name]) for name, guard in GUARDS.items() if guarded[name]]
             for guard in guards:
                 await anext(guard)
             async with hosting(client, *world.agents):
@@ -722,8 +779,12 @@ async def test_a_sub_agent_goes_by_the_rules_of_who_asked_also_by_later_ones(
     client: Client, scripted: Scripted
 ) -> None:
     """Two levels deep."""
-    pays = lambda messages: "I am done." if messages[-1]["role"] == "tool" else call("pay", {"cents": 5})  # noqa: E731
-    helper = agent_on(scripted(pays), tools=[pay], name="helper")
+    paying = call("pay", {"cents": 5}, id="c")
+    helper = agent_on(
+        scripted(lambda messages: "I am done." if messages[-1]["role"] == "tool" else paying),
+        tools=[pay],
+        name="helper",
+    )
     middle = agent_on(scripted([call("helper", {"message": "Pay"}), "Helped."] * 3), tools=[helper], name="middle")
     top = agent_on(scripted([call("middle", {"message": "Pay"}), "Done."] * 3), tools=[middle])
     async with hosting(client, top, cached_conversations=0):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +15,7 @@ from everturn import Agent, Client, HandOff, Message, Model, Shown, ToolContext,
 from everturn.devserver import DevServer
 from everturn.events import HandedOff
 from everturn.testing import ScriptedModel, call
+from tests.support.prepared import killed_at_the_end
 from tests.support.transcripts import results_of
 
 ROOT = Path(__file__).parents[2]
@@ -72,13 +71,9 @@ async def test_a_worker_that_takes_over_in_the_middle_of_a_handoff_hands_it_over
 ) -> None:
     model = scripted([call("transfer_to_billing", {"number": "81"}, id="t1"), "Refunded."])
     monkeypatch.setenv("HANDOFF_MODEL", model.base_url)
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, dies]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            conversation = await client.start("triage", "Refund 81")
-            assert await asyncio.to_thread(doomed.wait, 60) == -9
-        finally:
-            doomed.kill()
+    with killed_at_the_end("-c", DOOMED, server.address, client.task_queue, dies) as doomed:
+        conversation = await client.start("triage", "Refund 81")
+        assert await asyncio.to_thread(doomed.wait, 60) == -9
     options = {"drain_timeout": timedelta(seconds=20), "cached_conversations": cached_conversations}
     async with Worker(client, agents=agents("nowhere"), **options):  # type: ignore[arg-type]
         assert await conversation.reply() == "Refunded."

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,6 +32,7 @@ from everturn.testing import ScriptedModel, call, slow
 from everturn.tools.tool import Tool
 from everturn.worker.hosting import Hosting
 from tests.support.agents import agent_on, hosting
+from tests.support.prepared import killed_at_the_end
 from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -209,17 +207,14 @@ async def test_what_a_thrifty_worker_had_in_hand_goes_on_after_a_kill(
     model = scripted([slow("Never.", until=go_on), "Done."], order="arrival")
     journals = tmp_path / "journals"
     timeout = 600.0 if beside else 2.0  # nobody would wait for the first: so it is the journal that says it
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url]
-    command += [str(journals if beside else tmp_path / "elsewhere"), str(timeout)]
+    theirs = str(journals if beside else tmp_path / "elsewhere")
     agent = agent_on(model)
     try:
-        with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-            try:
-                conversation = await client.start(agent, "Go.")
-                await eventually(lambda: bool(model.requests))
-            finally:
-                doomed.kill()
-            await asyncio.to_thread(doomed.wait, 60)
+        with killed_at_the_end(
+            *("-c", DOOMED, server.address, client.task_queue, model.base_url, theirs, str(timeout))
+        ):
+            conversation = await client.start(agent, "Go.")
+            await eventually(lambda: bool(model.requests))
         async with hosting(client, agent, heartbeats="thrifty", journals=journals):
             async with asyncio.timeout(60):
                 assert await conversation.reply() == "Done."
@@ -274,16 +269,12 @@ async def test_what_a_killed_worker_had_not_begun_runs_on_another_without_a_pers
         return tool(work, name=name, effect="once")
 
     agent = agent_on(model, tools=[made(name) for name in names_of_tools])
-    command = [sys.executable, "-c", BLOCKED, server.address, client.task_queue, model.base_url]
-    command += [str(journals), str(ran)]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as blocked:
-        try:
-            conversation = await client.start(agent, "Go.", keep_open=timedelta(minutes=1))
-            await eventually(lambda: ran.exists() and bool(ran.read_text()))
-            await eventually(lambda: {line.get("activity") for line in _lines_of(journals)} >= {*names_of_tools})
-        finally:
-            blocked.kill()
-        await asyncio.to_thread(blocked.wait, 60)
+    with killed_at_the_end(
+        *("-c", BLOCKED, server.address, client.task_queue, model.base_url, str(journals), str(ran))
+    ):
+        conversation = await client.start(agent, "Go.", keep_open=timedelta(minutes=1))
+        await eventually(lambda: ran.exists() and bool(ran.read_text()))
+        await eventually(lambda: {line.get("activity") for line in _lines_of(journals)} >= {*names_of_tools})
     async with hosting(client, agent, journals=journals), asyncio.timeout(60):
         await waiting(conversation)
         (doubtful,) = (await conversation.status()).waiting

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from everturn.devserver import DevServer
 from tests.support.namespaces import new_namespace
+from tests.support.prepared import Program, run
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -18,8 +19,8 @@ EXAMPLES = ROOT / "examples"
 
 async def test_the_hello_answers_without_a_key(server: DevServer) -> None:
     [said] = re.findall(r"python examples/hello.py\n```\n\n```text\n(.+\n)```", (ROOT / "README.md").read_text())
-    serve = [sys.executable, "-m", "everturn.testing", str(EXAMPLES / "hello_model.py")]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as model:
+    serve = ("-m", "everturn.testing", str(EXAMPLES / "hello_model.py"))
+    with Program(*serve, stdout=subprocess.PIPE) as model:
         assert model.stdout is not None
         environment = {
             **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
@@ -30,19 +31,15 @@ async def test_the_hello_answers_without_a_key(server: DevServer) -> None:
             "TEMPORAL_NAMESPACE": await new_namespace(server),
             "EVERTURN_TASK_QUEUE": f"hello-{uuid4().hex}",
         }
-        first = _hello(environment)
+        first = subprocess.run(
+            [sys.executable, str(EXAMPLES / "hello.py")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
         model.terminate()
-    again = _hello(environment)
+    again = run(str(EXAMPLES / "hello.py"), env=environment)
     assert (first.returncode, first.stdout) == (0, said), first.stderr
     assert (again.returncode, again.stdout) == (0, said), f"the same id is the same work: {again.stderr}"
-
-
-def _hello(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / "hello.py")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )

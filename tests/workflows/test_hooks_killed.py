@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from everturn.devserver import DevServer
 from everturn.hooks import DenyCall, Hooks
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import hosting
+from tests.support.prepared import killed_at_the_end
 from tests.support.transcripts import results_of
 from tests.support.transcripts import told as events_of
 
@@ -72,13 +71,9 @@ async def test_what_a_hook_decides_holds_after_a_kill_in_it(
     calls = [call("look_up", {"order_id": one}, id=one) for one in ("81", "82")]
     model = scripted([calls, "Done."])
     agent = agent_at(model.base_url, point)
-    command = [sys.executable, "-c", WORKER, server.address, client.task_queue, model.base_url, point]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            conversation = await client.start(agent, "Go")
-            assert await asyncio.to_thread(doomed.wait, 60) == -9
-        finally:
-            doomed.kill()
+    with killed_at_the_end("-c", WORKER, server.address, client.task_queue, model.base_url, point) as doomed:
+        conversation = await client.start(agent, "Go")
+        assert await asyncio.to_thread(doomed.wait, 60) == -9
     async with hosting(client, agent, cached_conversations=cached_conversations):
         assert await conversation.reply() == "Done."
         await conversation.outcome()

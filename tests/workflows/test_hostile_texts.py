@@ -6,7 +6,6 @@ import asyncio
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -19,7 +18,7 @@ from everturn.text.printable import printable
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import as_code
 from tests.support.hostile import EVIL, raw
-from tests.support.prepared import run
+from tests.support.prepared import Program, run
 from tests.support.shell import Shell
 from tests.support.waiting import reaches, waiting
 
@@ -144,8 +143,8 @@ async def test_at_a_terminal_too(hostile: Conversation, shell: Shell) -> None:
 def at_a_terminal(shell: Shell, *commands: tuple[str, ...]) -> str:
     """What a terminal without colours would be sent, as bytes."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", ALL, repr(commands)],
+    with Program(
+        *("-c", ALL, repr(commands)),
         cwd=shell.folder,
         env={**shell.environment, "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "100"},
         stdin=theirs,

@@ -18,6 +18,7 @@ from everturn.storage.artifacts import Artifacts
 from everturn.testing import ScriptedModel, call, fail, say
 from tests.support.agents import agent_on, hosting
 from tests.support.histories import TWO_MIB, largest_payload
+from tests.support.side_by_side import side_by_side
 from tests.support.transcripts import results_of
 from tests.support.waiting import nothing_runs, waiting
 
@@ -32,30 +33,39 @@ def failing() -> str:
     raise ToolFailed("no " * 1_000_000)
 
 
-@pytest.mark.parametrize(
-    ("returned", "said"),
-    [
-        (lambda: "x" * 3_000_000, r"\[Cut: 200,000 of 3,000,000 characters are shown. Ask for less, or for a part.\]"),
-        (lambda: "語" * 3_000_000, r"\[Cut: 200,000 of 3,000,000 "),
-        (lambda: "\x00" * 3_000_000, r"\[Cut: 200,000 of 3,000,000 "),
-        (lambda: {"rows": ["row"] * 500_000}, r"\[Cut: 200,000 of "),
-        (pictures, r"Three\..*Left out because it is too large: image \(image/png, 900,000 base64 characters\)"),
-        (failing, r"no no no.*\[Cut: 200,000 of 3,000,000"),
-    ],
-    ids=["ascii", "three bytes a character", "six bytes a character", "json", "images", "error"],
-)
-async def test_whatever_a_tool_returns_the_conversation_goes_on(
-    client: Client, scripted: Scripted, returned: Callable[[], Any], said: str
-) -> None:
-    dump = tool(returned, name="dump", description="Dump")
-    model = scripted([call("dump"), "Done."])
-    agent = agent_on(model, tools=[dump])
-    async with hosting(client, agent):
-        conversation = await client.start(agent, "Go")
+RETURNED: dict[str, tuple[Callable[[], Any], str]] = {
+    "ascii": (
+        lambda: "x" * 3_000_000,
+        r"\[Cut: 200,000 of 3,000,000 characters are shown. Ask for less, or for a part.\]",
+    ),
+    "three bytes a character": (lambda: "語" * 3_000_000, r"\[Cut: 200,000 of 3,000,000 "),
+    "six bytes a character": (lambda: "\x00" * 3_000_000, r"\[Cut: 200,000 of 3,000,000 "),
+    "json": (lambda: {"rows": ["row"] * 500_000}, r"\[Cut: 200,000 of "),
+    "images": (pictures, r"Three\..*Left out because it is too large: image \(image/png, 900,000 base64 characters\)"),
+    "error": (failing, r"no no no.*\[Cut: 200,000 of 3,000,000"),
+}
+
+
+async def test_whatever_a_tool_returns_the_conversation_goes_on(client: Client, scripted: Scripted) -> None:
+    @tool
+    def dump(what: str) -> Any:
+        returned, _ = RETURNED[what]
+        return returned()
+
+    def ask(messages: list[dict[str, Any]]) -> Any:
+        return "Done." if len(messages) > 1 else call("dump", {"what": messages[0]["content"]})
+
+    agent = agent_on(scripted(ask), tools=[dump])
+
+    async def goes_on(what: str) -> None:
+        conversation = await client.start(agent, what)
         assert await conversation.reply() == "Done."
-    (result,) = results_of(await conversation.transcript())
-    assert re.search(said, result.text, re.DOTALL)
-    assert await largest_payload(client, conversation) < TWO_MIB
+        (result,) = results_of(await conversation.transcript())
+        assert re.search(RETURNED[what][1], result.text, re.DOTALL)
+        assert await largest_payload(client, conversation) < TWO_MIB
+
+    async with hosting(client, agent):
+        await side_by_side(goes_on, {what: what for what in RETURNED})
 
 
 async def test_a_large_result_is_kept_and_can_be_read_on(client: Client, scripted: Scripted, tmp_path: Path) -> None:
@@ -252,17 +262,21 @@ async def test_an_id_that_is_too_long_is_refused(client: Client) -> None:
         await client.start("clerk", "Hi", id="é" * 501)
 
 
-@pytest.mark.parametrize("letter", ["x", "語", "🔥", '"'])
-async def test_names_and_numbers_that_no_search_attribute_holds_are_cut(
-    client: Client, scripted: Scripted, letter: str
-) -> None:
+async def test_names_and_numbers_that_no_search_attribute_holds_are_cut(client: Client, scripted: Scripted) -> None:
     """The server would turn the workflow task down, again and again."""
 
     usage = {"prompt_tokens": 10**30, "completion_tokens": 1, "total_tokens": 10**30}
     model = scripted([say("Hello.", usage=usage)])
-    agent = Agent("clerk", model=Model(f"scripted:{letter * 3000}", base_url=model.base_url))
-    async with hosting(client, agent):
+    agents = {
+        letter: Agent(f"clerk{number}", model=Model(f"scripted:{letter * 3000}", base_url=model.base_url))
+        for number, letter in enumerate(("x", "語", "🔥", '"'))
+    }
+
+    async def ends(agent: Agent) -> int:
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
         assert await conversation.reply() == "Hello."
         await conversation.close()
-        assert (await conversation.outcome()).usage.input_tokens == 10**30
+        return (await conversation.outcome()).usage.input_tokens
+
+    async with hosting(client, *agents.values()):
+        assert await side_by_side(ends, agents) == dict.fromkeys(agents, 10**30)

@@ -152,7 +152,7 @@ async def test_arguments_that_are_too_large_are_named_to_the_model(client: Clien
         return "saved"
 
     model = scripted([[call("save", {"text": "x" * 2_500_000}), call("save", {"text": "short"})], "Done."])
-    agent = agent_on(model, tools=[save])
+    agent = agent_on(model, tools=[save], settings=ModelSettings(stream=False))  # as a stream, it has 80,000 pieces
     async with hosting(client, agent):
         conversation = await client.start(agent, "Save it")
         assert await conversation.reply() == "Done."

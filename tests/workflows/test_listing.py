@@ -114,7 +114,7 @@ async def bare(server: DevServer) -> AsyncIterator[Client]:
     request = RegisterNamespaceRequest(
         namespace=namespace, workflow_execution_retention_period=Duration(seconds=3 * 86_400)
     )
-    await of_default.temporal.workflow_service.register_namespace(request)
+    await of_default.temporal.workflow_service.register_namespace(request, retry=True)
     client = await Client.connect(server.address, namespace=namespace, task_queue=f"test-{namespace}", by="tester")
     await eventually(lambda: _known(client), what=f"the server knows {namespace}")
     yield client

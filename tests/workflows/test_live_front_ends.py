@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +25,7 @@ from everturn.web.app import Inbox
 from tests.support.agents import agent_on, hosting
 from tests.support.live_text import UNHEARD
 from tests.support.pages import serving
+from tests.support.prepared import killed_at_the_end
 from tests.support.waiting import WAIT_SECONDS, eventually
 from tests.ui.inbox import address_of, everturn_web
 
@@ -210,10 +207,10 @@ async def test_a_page_sees_all_of_the_text_once_though_the_worker_that_wrote_it_
     second = threading.Event()
     model = scripted([slow(TEXT, after=5, until=go_on), slow(TEXT, after=9, until=second)], order="arrival")
     agent, shown, back = agent_on(model), Shown(), Shown()
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url]
+    command = ["-c", DOOMED, server.address, client.task_queue, model.base_url]
     try:
         async with asyncio.timeout(2 * WAIT_SECONDS), asyncio.TaskGroup() as pages:
-            async with killed_at_the_end(command):
+            with killed_at_the_end(*command):
                 chat, conversation = await begun(client, agent, door)
                 pages.create_task(shown.read(http, *door(chat)))
                 await eventually(lambda: shown.text, what="the first worker's text is shown")
@@ -253,13 +250,3 @@ async def test_everturn_web_as_a_process_of_its_own_shows_it_too(
         finally:
             web.kill()
     assert shown.text == TEXT
-
-
-@asynccontextmanager
-async def killed_at_the_end(command: list[str]) -> AsyncIterator[None]:
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
-        try:
-            yield
-        finally:
-            process.kill()
-            await asyncio.to_thread(process.wait, 60)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -21,6 +18,7 @@ from everturn.heartbeats.profiles import PROFILES
 from everturn.testing import ScriptedModel, cut, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.live_text import STORY, UNHEARD, text_until
+from tests.support.prepared import killed_at_the_end
 from tests.support.redis_server import RedisServer, needs_redis
 
 Scripted = Callable[..., ScriptedModel]
@@ -126,19 +124,14 @@ async def test_after_a_kill_the_text_starts_over_and_cursors_hold(
         [slow("Lost words. " * 20, after=5, until=go_on), slow(STORY, after=9, until=second)], order="arrival"
     )
     agent = agent_on(model)
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            conversation = await client.start(agent, "Go.", stream=True)
-            told, cursor = conversation.events(), ""
-            async with asyncio.timeout(60):
-                async for event in told:
-                    cursor = event.cursor
-                    if isinstance(event, events.TextDelta):
-                        break
-        finally:
-            doomed.kill()
-        await asyncio.to_thread(doomed.wait, 60)
+    with killed_at_the_end("-c", DOOMED, server.address, client.task_queue, model.base_url):
+        conversation = await client.start(agent, "Go.", stream=True)
+        told, cursor = conversation.events(), ""
+        async with asyncio.timeout(60):
+            async for event in told:
+                cursor = event.cursor
+                if isinstance(event, events.TextDelta):
+                    break
     try:
         async with hosting(client, agent, heartbeats="thrifty"), asyncio.timeout(60):
             resumed, kinds = conversation.events(since=cursor), list[str]()

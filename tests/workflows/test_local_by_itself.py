@@ -14,6 +14,7 @@ from temporalio.api.enums.v1 import EventType
 
 from everturn import Client, Conversation, Retry, ToolContext, tool
 from everturn.activities.tool_times import FEWEST_RUNS
+from everturn.errors import InvalidSetting
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -41,7 +42,7 @@ def _all_are_quick(bounds: Bounds) -> None:
     bounds(local_seconds=60.0, hurried=timedelta(seconds=60))
 
 
-@pytest.mark.parametrize("where", ["tool", "agent", "setting"])
+@pytest.mark.parametrize("where", ["tool", "agent", "worker", "setting"])
 async def test_a_read_tool_that_was_quick_runs_within_the_workflow_task(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -55,7 +56,7 @@ async def test_a_read_tool_that_was_quick_runs_within_the_workflow_task(
     script: list[Any] = [call("look", {"number": number}) for number in range(FEWEST_RUNS)]
     script.append([call("look", {"number": number}) for number in range(FEWEST_RUNS, FEWEST_RUNS + 8)])
     agent = agent_on(scripted([*script, "Done."]), tools=[look], local="auto" if where == "agent" else None)
-    async with hosting(client, agent):
+    async with hosting(client, agent, local_tools="auto" if where == "worker" else None):
         conversation = await client.start(agent, "Look")
         assert (await conversation.outcome()).text == "Done."
     results = results_of(await conversation.transcript())
@@ -186,3 +187,8 @@ async def test_a_quick_tool_that_needs_approval_or_asks_waits_for_a_person_first
         assert (await conversation.outcome()).text == "Done."
     assert results_of(await conversation.transcript())[-1].text == "here"
     assert await _ways(client, conversation, "look") == ["queue"] * FEWEST_RUNS + ["task, in vain", "task"]
+
+
+async def test_a_worker_says_which_local_tools_there_are(client: Client, scripted: Scripted) -> None:
+    with pytest.raises(InvalidSetting, match=r"local_tools='always'.*'auto' or 'given'"):
+        hosting(client, agent_on(scripted(["Hi"])), local_tools="always")

@@ -22,7 +22,7 @@ from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.mcp_shop_server import McpShop
 from tests.support.ports import free_port
-from tests.support.prepared import Program
+from tests.support.prepared import Program, command_of
 from tests.support.transcripts import results_of, texts, told
 from tests.support.waiting import eventually, reaches, waiting
 
@@ -197,21 +197,20 @@ async def test_an_http_server_that_is_gone_is_tried_again_and_then_the_model_is_
     client: Client, scripted: Scripted, shop: McpShop, bounds: Bounds
 ) -> None:
     bounds(mcp_listing_wait_seconds=0.05, mcp_call_wait_seconds=0.05)
-    model = scripted(
-        [call("find", {"name": "lamp"}), call("find", {"name": "bulb"}), call("charge", {"cents": 5}), "Done."]
-    )
+    model = scripted([call("shop_count"), call("find", {"name": "bulb"}), call("charge", {"cents": 5}), "Done."])
     port = free_port()
-    brief: Any = {"timeout": timedelta(seconds=4), "patience": timedelta(seconds=4), "needs_approval": True}
-    overrides = {"find": McpTool(**brief), "charge": McpTool(needs_approval=True)}
+    brief: Any = {"timeout": timedelta(seconds=1), "patience": timedelta(seconds=1), "needs_approval": True}
+    asking = McpTool(needs_approval=True)
+    overrides = {"shop.count": McpTool(**brief), "find": asking, "charge": asking}
     # In the protocol with sessions: the server that comes back has forgotten ours.
     with shop.http(port, overrides=overrides, protocol="legacy") as server:
         agent = agent_on(model, tools=[server])
         worker = hosting(client, agent)
         await worker.__aenter__()
-        conversation = await client.start(agent, "Find a lamp")
-        [lamp] = await waiting(conversation)
-    await conversation.approve(lamp)  # the server is gone now
-    [bulb] = await eventually(lambda: other_than(conversation, lamp))
+        conversation = await client.start(agent, "Count, and find a bulb")
+        [counting] = await waiting(conversation)
+    await conversation.approve(counting)  # the server is gone now
+    [bulb] = await eventually(lambda: other_than(conversation, counting))
     with shop.http(port):
         await conversation.approve(bulb)
         [charge] = await eventually(lambda: other_than(conversation, bulb))
@@ -286,10 +285,9 @@ async def test_a_server_that_never_comes_stalls_the_conversation_and_says_so(
 
 
 WORKER = """
-import sys
 from everturn import Agent, McpServer
 
-shop = McpServer(command=[sys.executable, "-m", "tests.support.mcp_shop", {folder!r}], cwd={root!r})
+shop = McpServer(command={command!r}, cwd={root!r})
 clerk = Agent("clerk", model="scripted:demo", tools=[shop])
 """
 
@@ -299,7 +297,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_call_leaves_it_to_anot
 ) -> None:
     model = scripted([call("slow"), "Done."])
     file = shop.folder / "shop_agents.py"
-    file.write_text(WORKER.format(folder=str(shop.folder), root=str(ROOT)))
+    file.write_text(WORKER.format(command=command_of(*shop.arguments), root=str(ROOT)))
     environment = {
         **os.environ,
         "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
@@ -331,8 +329,9 @@ def alive(pid: int) -> bool:
 
 
 async def test_a_worker_that_lacks_a_tool_hands_its_call_to_one_that_has_it(
-    client: Client, scripted: Scripted, shop: McpShop
+    client: Client, scripted: Scripted, shop: McpShop, bounds: Bounds
 ) -> None:
+    bounds(quietly=timedelta(seconds=0.3))
     model = scripted([call("find", {"name": "lamp"}), "Done."])
     ask = {"find": McpTool(needs_approval=True)}
     has, lacks = (agent_on(model, tools=[shop.stdio(overrides=ask, **more)]) for more in ({}, {"allow": ["charge"]}))
@@ -352,14 +351,14 @@ async def test_a_worker_that_lacks_a_tool_hands_its_call_to_one_that_has_it(
 
 
 async def test_a_result_of_any_size_is_cut_as_every_tools_is(client: Client, scripted: Scripted, shop: McpShop) -> None:
-    model = scripted([call("catalogue", {"chars": 6_000_000}), "Done."])
+    model = scripted([call("catalogue", {"chars": 3_000_000}), "Done."])
     agent = agent_on(model, tools=[shop.stdio()])
     async with hosting(client, agent):
         conversation = await client.start(agent, "What is there?")
         assert (await conversation.outcome()).text == "Done."
     [result] = results_of(await conversation.transcript())
     assert result.text.startswith("lamp lamp")
-    assert "[Cut: 200,000 of 6,000,000 characters" in result.text
+    assert "[Cut: 200,000 of 3,000,000 characters" in result.text
     assert len(result.text) <= agent.limits.max_result_chars + 500
 
 

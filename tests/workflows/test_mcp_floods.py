@@ -36,7 +36,7 @@ class Flood:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.command = [sys.executable, "-m", "tests.support.mcp_flood", str(folder)]
+        self.command = [sys.executable, "-I", "-S", str(ROOT / "tests" / "support" / "mcp_flood.py"), str(folder)]
 
     @contextmanager
     def over(self, how: str, list_: str = "plain", **options: Any) -> Iterator[McpServer]:
@@ -44,7 +44,7 @@ class Flood:
             yield McpServer(command=[*self.command, "0", list_], cwd=str(ROOT), name="flood", **options)
             return
         port = free_port()
-        process = Program(*self.command[1:], str(port), list_, cwd=ROOT, stderr=subprocess.DEVNULL)
+        process = Program(*self.command[3:], str(port), list_, cwd=ROOT, stderr=subprocess.DEVNULL)
         try:
             until(lambda: listens(port))
             yield McpServer(url=f"http://127.0.0.1:{port}/mcp", name="flood", **options)
@@ -79,7 +79,7 @@ ANSWERS = [
 async def test_an_answer_that_is_too_long_is_the_calls_and_not_in_doubt(
     client: Client, scripted: Scripted, flood: Flood, bounds: Bounds, how: str, kind: str, words: str
 ) -> None:
-    bounds(mcp_message_bytes=16 * MIB if kind == "values" else MIB, mcp_values=10_000)
+    bounds(mcp_message_bytes=MIB, mcp_values=10_000)
     model = scripted([call(f"once_{kind}"), call("fine"), "Done."])
     with flood.over(how) as server:
         agent = agent_on(model, tools=[server])
@@ -137,6 +137,7 @@ async def test_a_call_that_may_run_again_says_what_was_lost_when_its_patience_is
     assert "it sent a message of more than 1,048,576 bytes, which is the limit" in lost.text
 
 
+@pytest.mark.long_if(lambda how, kind: (how, kind) == ("http", "progress"))
 @pytest.mark.parametrize(
     ("how", "kind"),
     [("stdio", "logs"), ("stdio", "progress"), ("stdio", "errors"), ("http", "logs"), ("http", "progress")],

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -28,7 +27,7 @@ from everturn.tools.mcp.listing import tools_of
 from everturn.web.auth import check_token
 from tests.support.agents import agent_on, hosting, nowhere
 from tests.support.ports import free_port, listens
-from tests.support.prepared import Program
+from tests.support.prepared import Program, command_of
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, until, waiting
 
@@ -148,7 +147,7 @@ def command(client: Client, *options: str) -> dict[str, Any]:
     """`everturn mcp` on the client's server and queue, for an MCP client."""
     address = client.temporal.service_client.config.target_host
     env = {"TEMPORAL_ADDRESS": address, "EVERTURN_TASK_QUEUE": client.task_queue}
-    return {"command": [sys.executable, "-m", "everturn", "mcp", *options], "env": env}
+    return {"command": command_of("-m", "everturn", "mcp", *options), "env": env}
 
 
 async def test_everturn_is_a_client_of_its_own_server_though_that_is_killed(

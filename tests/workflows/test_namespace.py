@@ -110,7 +110,7 @@ async def test_a_conversation_is_started_before_the_server_has_noticed_new_searc
         new = Client(await temporalio.client.Client.connect(server.address, namespace="new"))
         keeps = Duration(seconds=86_400)
         await new.temporal.workflow_service.register_namespace(
-            RegisterNamespaceRequest(namespace="new", workflow_execution_retention_period=keeps)
+            RegisterNamespaceRequest(namespace="new", workflow_execution_retention_period=keeps), retry=True
         )
 
         async def lacking() -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -29,6 +28,7 @@ from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
 from tests.support.nexus_endpoints import endpoint_to, make_endpoint
 from tests.support.nexus_shop import Receipt, Refund, Shop
+from tests.support.prepared import Program
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, waiting
 
@@ -449,31 +449,31 @@ async def test_workers_of_both_sides_are_killed_in_the_middle(
         return WorkerProcess(client, model, tmp_path, agents="tests/support/nexus_agents.py", environment=environment)
 
     ours = start()
-    theirs = await start_handlers(client, queue)
+    theirs = start_handlers(client, queue)
     try:
         conversation = await client.start("clerk", "Ship it")
         await eventually(lambda: _runs(handle))
         ours.kill()
         theirs.kill()
-        await theirs.wait()
-        ours, theirs = start(), await start_handlers(client, queue)
+        await asyncio.to_thread(theirs.wait, 60)
+        ours, theirs = start(), start_handlers(client, queue)
         await handle.signal("arrive")
         assert (await conversation.outcome()).text == "Done."
     finally:
         await asyncio.to_thread(ours.stop)
         theirs.kill()
-        await theirs.wait()
+        await asyncio.to_thread(theirs.wait, 60)
     [result] = results_of(await conversation.transcript())
     assert result.text == f"shipped {order}"
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     assert sum(event.HasField("nexus_operation_scheduled_event_attributes") for event in history.events) == 1
 
 
-async def start_handlers(client: Client, queue: str) -> asyncio.subprocess.Process:
+def start_handlers(client: Client, queue: str) -> Program:
     """Their worker, in a process of its own."""
     address = client.temporal.service_client.config.target_host
     program = f"from tests.workflows.test_nexus_tools import *; asyncio.run(serve({address!r}, {queue!r}))"
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=Path(__file__).parents[2])
+    return Program("-c", program, cwd=Path(__file__).parents[2])
 
 
 async def serve(address: str, queue: str) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
-from everturn import Agent, Approvals, Client, Limits, Model, Patience, names, tool
+from everturn import Agent, Approvals, Client, Conversation, Limits, Model, Patience, names, tool
 from everturn.activities.patience import retry_delay
 from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
 from everturn.events import Decided, MessageReceived, Switched
@@ -22,6 +22,7 @@ from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
 from tests.support.operators import signal
 from tests.support.scripts import ONE
+from tests.support.side_by_side import side_by_side
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
 from tests.support.waiting import WAIT_SECONDS, eventually, reaches, says_why, waiting
@@ -36,27 +37,39 @@ DECISIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("decision", DECISIONS)
-async def test_a_turn_is_cancelled_in_the_same_step_as_somebody_decides(
-    client: Client, scripted: Scripted, decision: str, first: bool
-) -> None:
+async def test_a_turn_is_cancelled_in_the_same_step_as_somebody_decides(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted([ONE[0], "Ready again."]), tools=[refund])
-    async with hosting(client, agent):
+    cases = {
+        f"{decision}, cancelled {when}": (decision, when) for decision in DECISIONS for when in ("before", "after")
+    }
+
+    async def begun(_: Any) -> Conversation:
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
         await waiting(conversation)
-    both: list[tuple[str, dict[str, Any]]] = [(names.CANCEL_TURN, {}), (decision, DECISIONS[decision])]
-    for name, payload in both if first else reversed(both):
-        await signal(conversation, name, payload)
-    if decision != names.CLOSE:
-        await conversation.send("Again")
+        return conversation
+
     async with hosting(client, agent):
+        conversations = await side_by_side(begun, cases)
+    for case, (decision, when) in cases.items():
+        both: list[tuple[str, dict[str, Any]]] = [(names.CANCEL_TURN, {}), (decision, DECISIONS[decision])]
+        for name, payload in both if when == "before" else reversed(both):
+            await signal(conversations[case], name, payload)
+        if decision != names.CLOSE:
+            await conversations[case].send("Again")
+
+    async def ends(case: str) -> str:
+        conversation, (decision, _) = conversations[case], cases[case]
         if decision != names.CLOSE:
             assert await conversation.reply() == "Ready again."
             await conversation.close()
         await conversation.outcome()
         (result,) = results_of(await conversation.transcript())
-    assert "cut short" in result.text or "closed" in result.text or result.text in ("done", "5 back for 81")
+        return result.text
+
+    async with hosting(client, agent):
+        texts = await side_by_side(ends, {case: case for case in cases})
+    ends_of = {case: text for case, text in texts.items() if "cut short" not in text and "closed" not in text}
+    assert set(ends_of.values()) <= {"done", "5 back for 81"}, ends_of
 
 
 LONG = "x" * (MAX_INPUT_BYTES + 1)
@@ -93,19 +106,27 @@ async def test_signals_that_are_refused_change_nothing_and_no_event_tells_them(
     assert [event.name for event in events if isinstance(event, Switched)] == ["pause", "resume"]
 
 
-@pytest.mark.parametrize("sent", [("resume", "pause"), ("pause", "resume", "pause")], ids="-".join)
 async def test_what_is_sent_before_a_worker_comes_is_taken_in_the_order_in_which_it_was_sent(
-    client: Client, scripted: Scripted, sent: tuple[str, ...]
+    client: Client, scripted: Scripted
 ) -> None:
     agent = agent_on(scripted(["At last."]))
-    conversation = await client.start(agent, "Go")
-    for name in sent:
-        await signal(conversation, name, {})
-    async with hosting(client, agent):
+    orders = {"-".join(order): order for order in (("resume", "pause"), ("pause", "resume", "pause"))}
+
+    async def begun(order: tuple[str, ...]) -> Conversation:
+        conversation = await client.start(agent, "Go")
+        for name in order:
+            await signal(conversation, name, {})
+        return conversation
+
+    async def paused(conversation: Conversation) -> None:
         await reaches(conversation, "paused")
         await conversation.resume()
         assert await conversation.reply() == "At last."
         await conversation.outcome()
+
+    conversations = await side_by_side(begun, orders)
+    async with hosting(client, agent):
+        await side_by_side(paused, conversations)
 
 
 async def test_no_policy_is_asked_about_the_clock_and_about_closing(client: Client, scripted: Scripted) -> None:
@@ -136,21 +157,24 @@ async def test_no_policy_is_asked_about_the_clock_and_about_closing(client: Clie
     assert asked == ["tester"]
 
 
-@pytest.mark.parametrize("odd", ["cancelled", "huge"])
-async def test_a_policy_may_do_anything_and_the_call_waits_on(client: Client, scripted: Scripted, odd: str) -> None:
+async def test_a_policy_may_do_anything_and_the_call_waits_on(client: Client, scripted: Scripted) -> None:
     def approvers(call: ToolCall, decision: Decision) -> str:
-        if odd == "cancelled":
+        if decision.note == "cancelled":
             raise asyncio.CancelledError
         return "no" * 1_500_000
 
     agent = agent_on(scripted(ONE), tools=[refund], approvers=approvers)
-    async with hosting(client, agent):
+
+    async def doubted(odd: str) -> None:
         conversation = await client.start(agent, "Go")
         await waiting(conversation)
-        await conversation.approve("a")
+        await conversation.approve("a", note=odd)
         await eventually(lambda: _doubted(conversation))
         await conversation.close()
         await conversation.outcome()
+
+    async with hosting(client, agent):
+        await side_by_side(doubted, {"cancelled": "cancelled", "huge": "huge"})
 
 
 async def test_who_decides_while_another_decision_is_checked_is_told_so(client: Client, scripted: Scripted) -> None:
@@ -280,23 +304,34 @@ async def test_who_resumes_gets_the_whole_line_of_fallbacks_again(client: Client
     assert (len(first.requests), len(second.requests)) == (2, 1)
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3])
-async def test_no_more_tools_run_than_the_limit_says(client: Client, scripted: Scripted, limit: int) -> None:
-    ran: list[int] = []
+async def test_no_more_tools_run_than_the_limit_says(client: Client, scripted: Scripted) -> None:
+    limits = (0, 1, 3)
+    ran: dict[int, list[int]] = {limit: [] for limit in limits}
 
     @tool
-    def count(number: int) -> str:
-        ran.append(number)
+    def count(limit: int, number: int) -> str:
+        ran[limit].append(number)
         return "counted"
 
-    reply = [call("count", {"number": number}) for number in range(4)]
-    agent = agent_on(scripted([reply, "Done."]), tools=[count], limits=Limits(max_tool_calls=limit))
-    async with hosting(client, agent):
-        conversation = await client.start(agent, "Go")
+    agents = {
+        limit: agent_on(
+            scripted([[call("count", {"limit": limit, "number": number}) for number in range(4)], "Done."]),
+            name=f"clerk{limit}",
+            tools=[count],
+            limits=Limits(max_tool_calls=limit),
+        )
+        for limit in limits
+    }
+
+    async def counted(limit: int) -> list[bool]:
+        conversation = await client.start(agents[limit], "Go")
         assert (await conversation.outcome()).text == "Done."
-        results = results_of(await conversation.transcript())
-    assert sorted(ran) == list(range(limit))
-    assert [result.text == "counted" for result in results] == [number < limit for number in range(4)]
+        return [result.text == "counted" for result in results_of(await conversation.transcript())]
+
+    async with hosting(client, *agents.values()):
+        results = await side_by_side(counted, {str(limit): limit for limit in limits})
+    assert {limit: sorted(numbers) for limit, numbers in ran.items()} == {limit: list(range(limit)) for limit in limits}
+    assert results == {str(limit): [number < limit for number in range(4)] for limit in limits}
 
 
 async def test_an_endless_reason_and_an_endless_wait_are_bounded(client: Client, scripted: Scripted) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -68,6 +70,28 @@ async def test_an_answer_has_the_tools_that_its_message_names_over_waits_runs_an
     assert len(await runs_of(client, conversation)) >= 2
     [refused] = [result for result in results_of(await conversation.transcript()) if result.call_id == "r1"]
     assert refused.text == "There is no tool 'refund'. The tools are: look_up."
+
+
+async def test_a_fork_of_an_answer_that_was_closed_beside_its_reply_has_the_same_tools(
+    client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    def script(messages: list[dict[str, Any]]) -> Any:
+        if any(message["role"] == "assistant" for message in messages):
+            return "Looked up."
+        assert go_on.wait(60)
+        return call("look_up", {"word": "w"})
+
+    model = scripted(script)
+    agent = agent_on(model, tools=[look_up, refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", tools=["look_up"])
+        await eventually(lambda: model.requests)
+        await conversation.close()
+        go_on.set()
+        await conversation.outcome()
+        fork = await conversation.fork(at_turn=1)
+        assert await fork.reply() == "Looked up."
+    assert offered(model) == [["look_up"]] * 2
 
 
 async def test_no_tools_leave_the_request_as_it_was_and_run_nothing(client: Client, scripted: Scripted) -> None:

@@ -34,7 +34,7 @@ REFUSED = fail(401, body={"error": {"message": "no such key"}})
 
 async def test_a_revived_conversation_is_shown_to_the_model_as_it_was(client: Client, scripted: Scripted) -> None:
     """One that was compacted would not fit any more if it were shown whole."""
-    model = scripted(reader(40, wordy=True, window=5_000))
+    model = scripted(reader(12, wordy=True, window=2_000))
     agent = agent_on(model, tools=[note], compaction=Compaction(window_tokens=1_000_000, keep_messages=5))
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all")
@@ -137,7 +137,7 @@ async def test_a_turn_that_is_asked_again_after_a_summary_has_it_in_its_prefix(
 ) -> None:
     """By a worker that remembers nothing: it reads the history up to its own event, not up to the turn's first."""
     workers: list[Any] = []
-    script = reader(40, wordy=True, window=5_000)
+    script = reader(12, wordy=True, window=2_000)
 
     def forgetful(messages: list[dict[str, Any]]) -> Any:
         workers[0].prefixes.clear()
@@ -219,13 +219,13 @@ async def _asks(conversation: Conversation) -> bool:
 async def test_a_handle_that_sent_more_than_a_run_remembers_gets_its_reply(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    bounds(events=100, remembered_ids=100)
+    bounds(events=20, remembered_ids=10)
     agent = agent_on(scripted(lambda _: say("Read.")))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
         assert await conversation.reply() == "Read."
         await conversation.pause()
-        for number in range(110):
+        for number in range(12):
             await conversation.send(f"{number}")
         await conversation.resume()
         assert await conversation.reply() == "Read."

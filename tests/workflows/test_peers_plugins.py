@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import temporalio
-from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
 from temporalio.client import Client as TemporalClient
 from temporalio.worker import Replayer, Worker
 
@@ -21,6 +20,7 @@ from everturn import Client, EverturnPlugin, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on
+from tests.support.vendors import pydantic_ai_temporal
 from tests.workflows.application import Checkout, Order, charge
 
 Scripted = Callable[..., ScriptedModel]
@@ -51,7 +51,7 @@ async def test_both_run_side_by_side(
     server: DevServer, scripted: Scripted, peer: str, given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_on(scripted([call("look_up", {"order_id": "81"}), "Done."]), tools=[look_up])
-    theirs = PydanticAIPlugin() if peer == "pydantic-ai" else openai_agents_plugin(monkeypatch)
+    theirs = pydantic_ai_temporal.PydanticAIPlugin() if peer == "pydantic-ai" else openai_agents_plugin(monkeypatch)
     ours = EverturnPlugin(agents=[agent], drain_timeout=timedelta(seconds=20))
     on_client = {"ours first": [ours, theirs], "theirs first": [theirs, ours], "ours on the worker": [theirs]}[given]
     temporal = await TemporalClient.connect(server.address, plugins=on_client)

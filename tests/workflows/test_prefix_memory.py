@@ -29,7 +29,7 @@ from tests.support.waiting import eventually
 Scripted = Callable[..., ScriptedModel]
 Messages = list[dict[str, Any]]
 
-TURNS = 5
+TURNS = 4
 """Until a message is answered."""
 SIZES = (10, 2_500, 4_000)
 """Of results: written into the delta, and named by it."""
@@ -78,7 +78,7 @@ async def talk(client: Client, name: str, roots: int) -> dict[str, tuple[Message
     forks = {}
     for root, messages in told.items():
         replies = [index + 1 for index, message in enumerate(messages) if message.role == "assistant"]
-        for number, at in enumerate((replies[-1], replies[-1], replies[3], replies[3])):
+        for number, at in enumerate((replies[-1], replies[-1], replies[2], replies[2])):
             said = f"fork {number} of {root}"
             forks[said] = await fork(client, messages, at=at, said=said, name=f"{name}-{root}-{number}")
     await asyncio.gather(*(fork.outcome() for fork in forks.values()))
@@ -102,7 +102,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     max_prefix_bytes: int,
     roots: int,
 ) -> None:
-    bounds(events=40)
+    bounds(events=30)
     if seed % 2:
         bounds(packed_bytes=0)  # earlier messages stay in the histories of earlier runs
 
@@ -144,7 +144,7 @@ async def test_a_worker_whose_memory_is_full_reads_no_more_histories_than_a_fres
     def fetch() -> str:
         return "x" * max(SIZES)
 
-    agent = agent_on(scripted([*[call("fetch")] * 12, "Done."]), tools=[fetch])
+    agent = agent_on(scripted([*[call("fetch")] * 4, "Done."]), tools=[fetch])
     async with hosting(client, agent, max_prefix_bytes=300_000) as worker:
         memory = worker.prefixes
         for seasoned in (False, True):
@@ -153,7 +153,7 @@ async def test_a_worker_whose_memory_is_full_reads_no_more_histories_than_a_fres
             assert not seasoned or memory.bytes > 0.9 * memory.max_bytes
             memory.hits = memory.misses = 0
             await client.run(agent, "Go")
-            assert (memory.hits, memory.misses) == (12, 0)
+            assert (memory.hits, memory.misses) == (4, 0)
 
 
 async def forget_now_and_then(chance: random.Random, model: ScriptedModel, *workers: Worker) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +23,7 @@ from everturn.testing import ScriptedModel, fail
 from everturn.worker.plugin import EverturnPlugin
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.prepared import killed_at_the_end
 from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
@@ -123,13 +121,9 @@ async def test_a_worker_that_was_killed_shares_no_limit(client: Client) -> None:
         return len({poller.identity for poller in await find_pollers(client.temporal, client.task_queue)}) == workers
 
     async with hosting(client, agent_at("http://127.0.0.1:1")):
-        command = [sys.executable, "-c", WORKER, client.temporal.service_client.config.target_host, client.task_queue]
-        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-            try:
-                await eventually(lambda: polls(2))
-                assert await count_sharing(client.temporal, client.task_queue) == 2
-            finally:
-                doomed.kill()
+        with killed_at_the_end("-c", WORKER, client.temporal.service_client.config.target_host, client.task_queue):
+            await eventually(lambda: polls(2))
+            assert await count_sharing(client.temporal, client.task_queue) == 2
         assert await polls(2), "the server still shows it"
         assert await count_sharing(client.temporal, client.task_queue) == 1
 

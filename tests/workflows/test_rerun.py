@@ -8,17 +8,20 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
 from temporalio import activity
 
 from everturn import Agent, Client, Conversation, Limits, ToolCall, activity_tool, ask_user, tool
+from everturn.devserver import DevServer
 from everturn.errors import InvalidAgent, NotFound, Refused
 from everturn.evals import Thresholds, cases_of, read_recorded, rerun
 from everturn.hooks import AskApproval, before_tool
 from everturn.testing import ScriptedModel, call, fail, say
-from tests.support.agents import agent_on, hosting
+from tests.support.agents import agent_on, hosting, nowhere
+from tests.support.histories import check_all
 from tests.support.mcp_shop_server import McpShop
 from tests.support.scripts import by_turn
 from tests.support.transcripts import results_of
@@ -59,6 +62,18 @@ async def paid(client: Client, scripted: Scripted) -> tuple[Agent, str]:
     assert ran == ["find 81", "pay 81"]
     ran.clear()
     return agent, order
+
+
+@pytest.fixture(scope="module")
+async def order(server: DevServer) -> str:
+    """A conversation that found order 81 and paid it, for tests that read it only: their candidates differ."""
+    client = await Client.connect(server.address, task_queue=f"recorded-{uuid4().hex[:8]}", by="tester")
+    with ScriptedModel(by_turn(FIND, PAY, "Paid.")) as model:
+        agent = agent_on(model, tools=[find_order, pay])
+        async with hosting(client, agent):
+            recorded = (await client.run(agent, "Pay order 81")).id
+    await check_all(client)
+    return recorded
 
 
 async def test_a_candidate_that_pays_twice_and_skips_a_look_up_is_found_and_nothing_runs(
@@ -135,11 +150,10 @@ async def pay_by_activity(order_id: str) -> str:
 
 
 async def test_no_kind_of_call_runs_whatever_the_candidate_does(
-    client: Client, scripted: Scripted, tmp_path: Path
+    client: Client, scripted: Scripted, tmp_path: Path, order: str
 ) -> None:
     """Once, idempotent, local, read; an activity; a client's; a question; a sub-agent; MCP; a provider's, with a
     handler and without; of a function for the turn's tools; behind a hook that asks; with a manual loop."""
-    _, order = await paid(client, scripted)
 
     def named(name: str, **options: Any) -> Any:
         def run(order_id: str) -> str:
@@ -203,9 +217,8 @@ async def test_no_kind_of_call_runs_whatever_the_candidate_does(
 
 
 async def test_reads_run_if_they_may_and_a_stand_in_plays_what_is_not_recorded(
-    client: Client, scripted: Scripted
+    client: Client, scripted: Scripted, order: str
 ) -> None:
-    _, order = await paid(client, scripted)
     other, twice = call("find_order", {"order_id": "82"}), call("pay", {"order_id": "82", "cents": 5})
     candidate = agent_on(scripted(by_turn(FIND, FIND, other, twice, PAY, "Paid.")), tools=[find_order, pay])
     reruns = await rerun(client, order, agent=candidate, run_reads=True, stand_in=lambda call, context: "played")
@@ -228,30 +241,33 @@ async def never(call: ToolCall, recorded: ToolCall) -> bool:
     ],
 )
 async def test_what_says_nothing_clear_ends_a_rerun(
-    client: Client, scripted: Scripted, option: dict[str, Any], problem: str
+    client: Client, scripted: Scripted, order: str, option: dict[str, Any], problem: str
 ) -> None:
-    agent, order = await paid(client, scripted)
     candidate = agent_on(
         scripted(by_turn(call("pay", {"order_id": "82", "cents": 5}), "Paid.")), tools=[find_order, pay]
     )
     [compared] = (await rerun(client, order, agent=candidate, **option)).comparisons
     assert (compared.verdict, ran) == ("stuck", [])
     assert problem in compared.problem
+
+
+async def test_what_says_nothing_at_all_is_refused_before_anything_is_read(scripted: Scripted) -> None:
+    agent = agent_on(scripted([]))
     for odd in ({"matches": never}, {"matches": 5}, {"stand_in": 5}, {"parallel": 0}, {"samples": 0}):
         with pytest.raises(Refused, match=next(iter(odd))):
-            await rerun(client, order, agent=agent, **odd)
+            await rerun(nowhere(), "81", agent=agent, **odd)
     for threshold in ({"same_calls": float("nan")}, {"cost_ratio": float("nan")}, {"same_text": 95}):
         with pytest.raises(Refused, match=next(iter(threshold))):
             Thresholds(**threshold)
 
 
 async def test_one_turn_is_asked_for_as_often_as_wanted_after_the_exact_transcript(
-    client: Client, scripted: Scripted
+    client: Client, scripted: Scripted, order: str
 ) -> None:
-    agent, order = await paid(client, scripted)
+    agent = agent_on(scripted(by_turn(FIND)), tools=[find_order, pay])
     model = scripted(by_turn("", PAY))
-    reruns = await rerun(client, order, agent=agent_on(model, tools=[find_order, pay]), at_turn=2, samples=3)
-    assert [comparison.verdict for comparison in reruns.comparisons] == ["same calls"] * 3
+    reruns = await rerun(client, order, agent=agent_on(model, tools=[find_order, pay]), at_turn=2, samples=2)
+    assert [comparison.verdict for comparison in reruns.comparisons] == ["same calls"] * 2
     assert ran == []
     first = await rerun(client, order, agent=agent, at_turn=1, instructions="Be quick.")
     assert first.comparisons[0].same_calls
@@ -326,7 +342,6 @@ async def test_a_candidate_that_may_have_changed_and_another_conversation_under_
     client: Client, scripted: Scripted, tmp_path: Path
 ) -> None:
     prompt = tmp_path / "prompt.md"
-    styles = {"clerk": "Be generous"}
     questions: list[str] = []
 
     def script(messages: list[Any]) -> Any:
@@ -340,21 +355,16 @@ async def test_a_candidate_that_may_have_changed_and_another_conversation_under_
     def from_file(context: Any) -> str:
         return prompt.read_text()
 
-    def from_dict(context: Any) -> str:
-        return styles["clerk"]
-
     agent = agent_on(scripted(script), tools=[find_order])
     async with hosting(client, agent):
         await client.run(agent, "81", id="daily")
-    for instructions in (from_file, from_dict):
-        verdicts = []
-        for style in ("Be generous", "Be strict"):
-            prompt.write_text(style)
-            styles["clerk"] = style
-            reruns = await rerun(client, "daily", agent=agent, instructions=instructions)
-            verdicts += [comparison.verdict for comparison in reruns.comparisons]
-            assert not reruns.earlier
-        assert verdicts == ["same calls", "other calls"]
+    verdicts = []
+    for style in ("Be generous", "Be strict"):
+        prompt.write_text(style)
+        reruns = await rerun(client, "daily", agent=agent, instructions=from_file)
+        verdicts += [comparison.verdict for comparison in reruns.comparisons]
+        assert not reruns.earlier
+    assert verdicts == ["same calls", "other calls"]
     first = [await rerun(client, "daily", agent=agent, at_turn=turn) for turn in (None, 2)]
     questions.clear()
     again = [await rerun(client, "daily", agent=agent, at_turn=turn) for turn in (None, 2)]
@@ -371,9 +381,9 @@ async def test_a_candidate_that_may_have_changed_and_another_conversation_under_
         assert compared.rerun.asked[0].text == "82"
 
 
-async def test_no_rerun_is_on_a_queue_that_other_workers_poll(client: Client, scripted: Scripted) -> None:
+async def test_no_rerun_is_on_a_queue_that_other_workers_poll(client: Client, scripted: Scripted, order: str) -> None:
     """They would run the tools of the reruns that they get."""
-    agent, order = await paid(client, scripted)
+    agent = agent_on(scripted(by_turn(FIND, "Found.")), tools=[find_order, pay])
     other = Client(client.temporal, task_queue=f"{client.task_queue}-other")
     async with hosting(client, agent), hosting(other, agent):
         for queue, reason in ((client.task_queue, "that of the conversations"), (other.task_queue, "other workers")):
@@ -383,7 +393,7 @@ async def test_no_rerun_is_on_a_queue_that_other_workers_poll(client: Client, sc
         await rerun(client, order, agent=agent, task_queue=client.task_queue)
     for _ in range(2):  # the first one's worker has stopped
         reruns = await rerun(client, order, agent=agent, task_queue=f"{client.task_queue}-own", again=True)
-        assert [compared.verdict for compared in reruns.comparisons] == ["same calls"]
+        assert [compared.verdict for compared in reruns.comparisons] == ["other calls"]
     assert ran == []
 
 
@@ -398,14 +408,14 @@ async def test_how_it_ended_counts_unless_the_recorded_one_ended_the_same_way(
         return agent_on(scripted(by_turn(FIND, *replies)), tools=[find_order], **options)
 
     bad = ["no JSON"] * 9
-    cut = candidate(say("Paid 12", finish="length"))
-    failing = candidate(*bad, output=Answer)
-    async with hosting(client, good := candidate('{"cents": 1200}')):
-        await client.run(good, "Pay", id="good")
-    for agent, name in ((cut, "cut"), (failing, "failing")):
-        async with hosting(client, agent):
-            await client.start(agent, "Pay", id=name)
-            await client.conversation(name).outcome()
+    cut = candidate(say("Paid 12", finish="length"), name="cut")
+    failing = candidate(*bad, output=Answer, name="failing")
+    good = candidate('{"cents": 1200}', name="good")
+    async with hosting(client, good, cut, failing):
+        for agent in (good, cut, failing):
+            await client.start(agent, "Pay", id=agent.full_name)
+        for agent in (good, cut, failing):
+            await client.conversation(agent.full_name).outcome()
     tried: dict[str, dict[str, Any]] = {
         "length": {"agent": cut},
         "failed": {"agent": failing},
@@ -422,17 +432,17 @@ async def test_how_it_ended_counts_unless_the_recorded_one_ended_the_same_way(
         assert reruns.as_json()["comparisons"][0]["ending"] == ["completed", ending]
     at_turn = await rerun(client, "good", agent=cut, at_turn=2)
     assert at_turn.comparisons[0].endings == ("completed", "length")
-    for agent, name in ((cut, "cut"), (failing, "failing")):
-        [case, *_] = cases_of(await read_recorded(client, name))
-        for source in (name, case):
-            assert (await rerun(client, source, agent=agent)).failures() == []
-            assert (await rerun(client, source, agent=good)).failures() == []
+    cases = {name: cases_of(await read_recorded(client, name))[0] for name in ("cut", "failing")}
+    for agent, names in ((cut, ["cut"]), (failing, ["failing"]), (good, ["cut"])):
+        sources = [source for name in names for source in (name, cases[name])]
+        reruns = await rerun(client, sources, agent=agent)
+        assert (len(reruns.comparisons), reruns.failures()) == (len(sources), [])
 
 
 async def test_a_conversation_in_which_nobody_has_said_anything_gets_a_finding_and_the_others_go_on(
-    client: Client, scripted: Scripted
+    client: Client, scripted: Scripted, order: str
 ) -> None:
-    agent, order = await paid(client, scripted)
+    agent = agent_on(scripted(by_turn(FIND, PAY, "Paid.")), tools=[find_order, pay])
     silent = await client.start(agent, "Pay", id="silent")  # no worker has begun with it
     reruns = await rerun(client, [silent.id, order], agent=agent)
     assert [compared.verdict for compared in reruns.comparisons] == ["stuck", "same calls"]
@@ -457,18 +467,17 @@ REFUND = call("refund", {"cents": 5})
 async def test_a_call_that_was_denied_and_approved_after_a_look_up_is_the_approved_one_after_a_look_up(
     client: Client, scripted: Scripted
 ) -> None:
-    def candidate(*replies: Any) -> Agent:
-        return agent_on(scripted(by_turn(*replies)), tools=[find_order, refund])
+    def candidate(*replies: Any, name: str = "clerk") -> Agent:
+        return agent_on(scripted(by_turn(*replies)), tools=[find_order, refund], name=name)
 
-    hasty = candidate(REFUND, FIND, REFUND, "Done.")
-    insistent = candidate(REFUND, "Denied.", REFUND, "Done.")
-    async with hosting(client, hasty):
+    hasty = candidate(REFUND, FIND, REFUND, "Done.", name="hasty")
+    insistent = candidate(REFUND, "Denied.", REFUND, "Done.", name="insistent")
+    async with hosting(client, hasty, insistent):
         conversation = await client.start(hasty, "Refund", id="learned")
         await waiting(conversation)
         await conversation.deny("*", "look it up first")
         await eventually(lambda: approved(conversation))
         await conversation.outcome()
-    async with hosting(client, insistent):
         conversation = await client.start(insistent, "Refund", id="insistent", keep_open=timedelta(minutes=1))
         await waiting(conversation)
         await conversation.deny("*", "not yet")
@@ -482,10 +491,12 @@ async def test_a_call_that_was_denied_and_approved_after_a_look_up_is_the_approv
     careful = candidate(FIND, REFUND, "Done.")
     patient = candidate("When?", REFUND, "Done.")
     [case, *_] = cases_of(await read_recorded(client, "learned"))
-    for source, agent in (("learned", careful), (case, careful), ("insistent", patient)):
-        [compared] = (await rerun(client, source, agent=agent)).comparisons
-        assert (compared.verdict, compared.uncorrected, compared.findings()) == ("same calls", (), [])
-        assert results_of(compared.rerun.messages)[-1].text == "refunded 5"
+    for sources, agent in ((["learned", case], careful), (["insistent"], patient)):
+        comparisons = (await rerun(client, sources, agent=agent)).comparisons
+        assert len(comparisons) == len(sources)
+        for compared in comparisons:
+            assert (compared.verdict, compared.uncorrected, compared.findings()) == ("same calls", (), [])
+            assert results_of(compared.rerun.messages)[-1].text == "refunded 5"
     for source, agent in (("learned", hasty), ("insistent", insistent), ("learned", candidate(REFUND, "Done."))):
         [compared] = (await rerun(client, source, agent=agent)).comparisons
         assert len(compared.uncorrected) == 1

@@ -148,7 +148,8 @@ async def test_a_once_call_whose_activity_an_operator_pauses_is_not_run_again_by
                 namespace=client.temporal.namespace,
                 execution=WorkflowExecution(workflow_id=conversation.id),
                 type="pay",
-            )
+            ),
+            retry=True,
         )
         assert await waiting(conversation) == ("a",)
         (waits,) = (await conversation.status()).waiting

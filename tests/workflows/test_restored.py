@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -29,28 +31,22 @@ class Backups:
         self.server = server
         self._kept = folder / "backup"
 
-    async def take(self) -> None:
-        self.server.kill()
-        self._kept.mkdir()
-        for file in self._files():
-            shutil.copy(file, self._kept)
-        await self.server.start()
+    def take(self) -> None:
+        """While the server runs, as backups are taken."""
+        with closing(sqlite3.connect(self._database)) as database, closing(sqlite3.connect(self._kept)) as kept:
+            database.backup(kept)
 
     async def restore(self) -> None:
         self.server.kill()
-        for file in self._files():
+        for file in self._database.parent.glob(f"{self._database.name}*"):
             file.unlink()
-        for file in self._kept.iterdir():
-            shutil.copy(file, self._database.parent)
+        shutil.copy(self._kept, self._database)
         await self.server.start()
 
     @property
     def _database(self) -> Path:
         assert self.server.db_filename is not None
         return self.server.db_filename
-
-    def _files(self) -> list[Path]:
-        return [*self._database.parent.glob(f"{self._database.name}*")]
 
 
 @pytest.fixture
@@ -125,8 +121,8 @@ async def test_payments_of_the_lost_window_are_made_again_unless_the_workers_kno
     backups: Backups, client: Client, scripted: Scripted
 ) -> None:
     cashier = Cashier(scripted)
-    orders = await begun(client, cashier.agent, 13)
-    await backups.take()
+    orders = await begun(client, cashier.agent, 5)
+    backups.take()
     async with hosting(client, cashier.agent):
         await done(orders)
     assert set(cashier.paid.values()) == {1}
@@ -134,7 +130,7 @@ async def test_payments_of_the_lost_window_are_made_again_unless_the_workers_kno
     await backups.restore()
     async with hosting(client, cashier.agent):  # the accident: nobody has told it
         await done(orders)
-    assert cashier.paid == {f"order-{number}": 2 for number in range(13)}
+    assert cashier.paid == {f"order-{number}": 2 for number in range(5)}
 
     cashier.paid.clear()
     await backups.restore()
@@ -176,7 +172,7 @@ async def test_what_came_with_a_run_before_or_from_who_asked_is_held_too(
 
     asks = agent_on(scripted(runs_on), tools=[look, cashier.agent], name="desk")
     desk = await client.start(asks, "Go", id="desk", keep_open=timedelta(hours=1))
-    await backups.take()
+    backups.take()
     async with hosting(client, asks):
         await done([desk])
     assert cashier.paid == {"order-asked": 1}
@@ -199,7 +195,7 @@ async def test_a_worker_that_goes_on_notices_a_call_that_it_has_begun_before(
 ) -> None:
     cashier = Cashier(scripted)
     orders = await begun(client, cashier.agent, 3)
-    await backups.take()
+    backups.take()
     # What it keeps in memory of a conversation that is open is of after the backup: so it keeps nothing.
     async with hosting(client, cashier.agent, cached_conversations=0):
         await done(orders)

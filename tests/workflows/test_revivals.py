@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from everturn import Client, Limits
+from everturn import Client, Limits, state
 from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Refused
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
@@ -17,15 +17,23 @@ from tests.support.tools import read_page
 Scripted = Callable[..., ScriptedModel]
 
 
-async def test_its_limits_are_its_agents_and_not_the_defaults(client: Client, scripted: Scripted) -> None:
-    agent = agent_on(scripted(pages(104)), tools=[read_page], limits=Limits(max_turns=150))
+async def test_its_limits_are_its_agents_and_not_the_defaults(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has had more turns than the default allows, which is a hundred otherwise."""
+
+    class Few(Limits):
+        max_turns: int = 3
+
+    monkeypatch.setattr(state, "Limits", Few)
+    agent = agent_on(scripted(pages(4)), tools=[read_page], limits=Limits(max_turns=9))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all")
-        assert (await conversation.outcome()).turns == 105
+        assert (await conversation.outcome()).turns == 5
         for _ in range(2):
             await client.send(agent, "And?", id=conversation.id)
             outcome = await conversation.outcome()
-    assert (outcome.status, outcome.turns) == ("completed", 107)
+    assert (outcome.status, outcome.turns) == ("completed", 7)
 
 
 async def test_what_is_said_to_its_handle_takes_it_up_again_as_it_was(client: Client, scripted: Scripted) -> None:
@@ -84,8 +92,11 @@ async def test_a_cursor_of_before_goes_on_through_it(client: Client, scripted: S
             await conversation.outcome()
             later.append([event async for event in conversation.events()])
         every = [*first, *later[0], *later[1]]
-        for place, event in enumerate(every):
-            assert [one async for one in conversation.events(event.cursor)] == every[place + 1 :]
+        # The first life's, one in the middle of each, and both sides of each end.
+        ends = [place for place, event in enumerate(every) if event.kind == "done"]
+        for place in sorted({0, 1, *(end + by for end in ends for by in (-2, 0, 1) if end + by < len(every))}):
+            later_events = [event async for event in conversation.events(every[place].cursor)]
+            assert later_events == every[place + 1 :], every[place].kind
         # Another conversation that takes its id is none of its own.
         await client.start(agent, "Anew", id=conversation.id, again=True)
         await conversation.outcome()

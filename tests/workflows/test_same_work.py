@@ -22,6 +22,7 @@ from everturn.web.requests import StartRequest
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.shell import Shell
+from tests.support.side_by_side import side_by_side
 from tests.support.waiting import eventually, waiting
 from tests.workflows.application import Repeats
 
@@ -127,50 +128,55 @@ async def test_again_starts_anew_what_is_over(client: Client, agent: Agent, char
     assert charged == [100, 100]
 
 
-@pytest.mark.parametrize("over", [False, True])
-@pytest.mark.parametrize(
-    ("other", "options", "problem"),
-    [
+async def test_other_work_under_an_id_is_an_error_that_names_both(client: Client, scripted: Scripted) -> None:
+    others: list[tuple[str, dict[str, Any], str]] = [
         ("clerk", {"message": "Refund 100."}, "agent 'clerk' with the message 'Hello'.* message 'Refund 100.'"),
         ("judge", {}, "agent 'clerk' .* agent 'judge' with"),
         ("clerk", {"message": [Text(text="Hello"), Image(url="https://example.com/a.png")]}, "was begun as"),
         ("clerk", {"tenant": "other"}, "tenant 'acme', and not for 'other'"),
         ("clerk", {"tools": []}, "with only these tools: none"),
         ("clerk", {"transcript": [Message.user("I am Ann.")]}, "after the earlier transcript"),
-    ],
-)
-async def test_other_work_under_an_id_is_an_error_that_names_both(
-    client: Client, scripted: Scripted, other: str, options: dict[str, Any], problem: str, over: bool
-) -> None:
-    model, kept = scripted(["Hi."]), None if over else timedelta(minutes=1)
+    ]
+    model = scripted(["Hi."])
     agents = {name: agent_on(model, name=name) for name in ("clerk", "judge")}
     async with hosting(client, *agents.values()):
-        conversation = await client.start(agents["clerk"], "Hello", keep_open=kept, tenant="acme")
-        await conversation.reply()
-        with pytest.raises(AlreadyStarted, match=problem):
-            await client.start(agents[other], **{"message": "Hello", **options}, id=conversation.id)
-        # What else is asked for holds as it was when it began.
-        same = await client.start(agents["clerk"], "Hello", id=conversation.id, model="scripted:x", metadata={"a": 1})
-        assert (await same.reply(), len(model.requests)) == ("Hi.", 1)
-        if not over:
-            await conversation.close()
-            await conversation.outcome()
+
+        async def refuses(kept: timedelta | None) -> None:
+            conversation = await client.start(agents["clerk"], "Hello", keep_open=kept, tenant="acme")
+            await conversation.reply()
+            for other, options, problem in others:
+                with pytest.raises(AlreadyStarted, match=problem):
+                    await client.start(agents[other], **{"message": "Hello", **options}, id=conversation.id)
+            # What else is asked for holds as it was when it began.
+            more: dict[str, Any] = {"model": "scripted:x", "metadata": {"a": 1}}
+            same = await client.start(agents["clerk"], "Hello", id=conversation.id, **more)
+            assert await same.reply() == "Hi."
+            if kept:
+                await conversation.close()
+                await conversation.outcome()
+
+        await side_by_side(refuses, {"over": None, "idle": timedelta(minutes=1)})
+    assert len(model.requests) == 2, "each of both was answered once"
 
 
-@pytest.mark.parametrize("over", [False, True], ids=["idle", "over"])
 async def test_a_message_for_one_tenant_does_not_reach_another_ones_conversation(
-    client: Client, scripted: Scripted, *, over: bool
+    client: Client, scripted: Scripted
 ) -> None:
-    model, kept = scripted(["Hi.", "Hi again."]), None if over else timedelta(minutes=1)
+    model = scripted(["Hi.", "Hi again."])
     agent = agent_on(model)
     async with hosting(client, agent):
-        conversation = await client.send(agent, "Hello", id=f"c-{uuid4().hex}", keep_open=kept, tenant="acme")
-        await conversation.reply()
-        with pytest.raises(AlreadyStarted, match="it is for tenant 'acme', and not for 'other'"):
-            await client.send(agent, "What did they say?", id=conversation.id, tenant="other")
-        assert len(model.requests) == 1
-        more = await client.send(agent, "And?", id=conversation.id, tenant="acme")
-        assert await more.reply() == "Hi again."
+
+        async def refuses(kept: timedelta | None) -> None:
+            conversation = await client.send(agent, "Hello", id=f"c-{uuid4().hex}", keep_open=kept, tenant="acme")
+            await conversation.reply()
+            with pytest.raises(AlreadyStarted, match="it is for tenant 'acme', and not for 'other'"):
+                await client.send(agent, "What did they say?", id=conversation.id, tenant="other")
+            more = await client.send(agent, "And?", id=conversation.id, tenant="acme")
+            assert await more.reply() == "Hi again."
+
+        await side_by_side(refuses, {"over": None, "idle": timedelta(minutes=1)})
+    assert "What did they say?" not in str(model.requests)
+    assert len(model.requests) == 4
 
 
 async def _long(conversation: Conversation, client: Client, agent: Agent) -> None:
@@ -194,32 +200,35 @@ async def _terminated(conversation: Conversation, client: Client, agent: Agent) 
     await client.temporal.get_workflow_handle(conversation.id).terminate(reason="an operator's doing")
 
 
-@pytest.mark.parametrize("became", [_long, _revived, _paused, _terminated])
-async def test_whatever_became_of_it_it_is_not_begun_twice(
-    client: Client,
-    scripted: Scripted,
-    bounds: Bounds,
-    became: Callable[[Conversation, Client, Agent], Awaitable[None]],
-) -> None:
+async def test_whatever_became_of_it_it_is_not_begun_twice(client: Client, scripted: Scripted, bounds: Bounds) -> None:
     bounds(events=10)  # each answer is a run of its own
     model = scripted(lambda messages: f"reply {len(messages)}")
     agent = agent_on(model)
-    async with hosting(client, agent):
-        conversation = await client.start(agent, "Hello", keep_open=timedelta(minutes=1))
+
+    async def asked_again(became: Callable[[Conversation, Client, Agent], Awaitable[None]]) -> None:
+        hello = f"Hello from {became.__name__}"
+
+        def asked() -> int:
+            return sum(hello in str(request["messages"]) for request in model.requests)
+
+        conversation = await client.start(agent, hello, keep_open=timedelta(minutes=1))
         await conversation.reply()
         await became(conversation, client, agent)
-        asked = len(model.requests)
-        again = await client.start(agent, "Hello", id=conversation.id)
-        with pytest.raises(AlreadyStarted, match="message 'Hello'"):
+        before = asked()
+        again = await client.start(agent, hello, id=conversation.id)
+        with pytest.raises(AlreadyStarted, match=f"message '{hello}'"):
             await client.start(agent, "And?", id=conversation.id)
         if became is _terminated:
             with pytest.raises(Ended, match=r"an operator's doing.*again=True"):
-                await client.run(agent, "Hello", id=conversation.id)
+                await client.run(agent, hello, id=conversation.id)
         else:
             await again.resume() if became is _paused else None
             await again.close()
             await again.outcome()
-    assert len(model.requests) == asked
+        assert asked() == before > 0
+
+    async with hosting(client, agent):
+        await side_by_side(asked_again, {became.__name__: became for became in (_long, _revived, _paused, _terminated)})
 
 
 async def test_a_fork_is_work_of_its_own(client: Client, scripted: Scripted) -> None:
@@ -243,12 +252,12 @@ async def test_what_is_erased_may_begin_anew(client: Client, agent: Agent, charg
     assert charged == [100, 100]
 
 
-@pytest.mark.parametrize("begins", ["everturn-budget:", "rerun:"])  # of reruns, which no list has
-@pytest.mark.parametrize("doing", ["start", "send", "run"])
-async def test_an_id_of_our_own_workflows_is_reserved(client: Client, doing: str, begins: str) -> None:
-    workflow_id = f"{begins}{client.task_queue}"
-    with pytest.raises(Refused, match=f"'{workflow_id}' begins with '{begins}'.* Use another one"):
-        await getattr(client, doing)("clerk", "Hello", id=workflow_id)
+async def test_an_id_of_our_own_workflows_is_reserved(client: Client) -> None:
+    for begins in ("everturn-budget:", "rerun:"):  # of reruns, which no list has
+        workflow_id = f"{begins}{client.task_queue}"
+        for start in (client.start, client.send, client.run):
+            with pytest.raises(Refused, match=f"'{workflow_id}' begins with '{begins}'.* Use another one"):
+                await start("clerk", "Hello", id=workflow_id)
 
 
 async def test_an_id_that_a_sub_agent_may_get_can_not_be_chosen_by_strangers(client: Client, agent: Agent) -> None:

@@ -17,6 +17,7 @@ from everturn.testing import ScriptedModel, call, fail, say
 from everturn.worker.deploy_check import find_conflicts
 from everturn.workflows import web_ui
 from tests.support.agents import agent_on, hosting
+from tests.support.side_by_side import side_by_side
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
@@ -31,15 +32,22 @@ async def editor_with(
     scripted: Scripted,
     script: Any,
     *,
-    asks: Any = ASK,
     cached_conversations: int = 1000,
     **researcher: Any,
 ) -> AsyncIterator[tuple[Agent, Worker]]:
     """An editor that asks a researcher; the worker is given the editor only."""
-    below = agent_on(scripted(script), name="researcher", **researcher)
-    editor = agent_on(scripted([asks, "Done."]), name="editor", tools=[below])
+    editor = an_editor(scripted, script, **researcher)
     async with hosting(client, editor, cached_conversations=cached_conversations) as worker:
         yield editor, worker
+
+
+def an_editor(
+    scripted: Scripted, script: Any, *, number: int = 0, message: str = "What is a lamp?", **researcher: Any
+) -> Agent:
+    """Of several on one worker, each has a number, and a researcher of its own."""
+    below = agent_on(scripted(script), name=f"researcher{number or ''}", **researcher)
+    asks = call(below.name, {"message": message}, id="c1")
+    return agent_on(scripted([asks, "Done."]), name=f"editor{number or ''}", tools=[below])
 
 
 def child_of(client: Client, conversation: Conversation, call_id: str = "c1") -> Conversation:
@@ -132,64 +140,82 @@ async def _exists(conversation: Conversation) -> bool:
     return True
 
 
-@pytest.mark.parametrize("size", [3_000, 250_000])
 async def test_a_long_answer_enters_the_history_once_and_is_found_by_a_worker_without_memory(
-    client: Client, scripted: Scripted, size: int
+    client: Client, scripted: Scripted
 ) -> None:
-    text = "needle " + "light " * (size // 6)
-    model = scripted([ASK, "Done.", "Still."])
-    below = agent_on(scripted([text]), name="researcher")
+    limit = 200_000
+
+    def answer(messages: list[dict[str, Any]]) -> str:
+        return "needle " + "light " * (int(messages[-1]["content"]) // 6)
+
+    def ask(messages: list[dict[str, Any]]) -> Any:
+        [size, *_] = (message["content"] for message in messages if message["role"] == "user")
+        replies = (call("researcher", {"message": size}, id="c1"), "Done.", "Still.")
+        return replies[sum(message["role"] == "assistant" for message in messages)]
+
+    model = scripted(ask)
+    below = agent_on(scripted(answer), name="researcher")
     editor = agent_on(model, name="editor", tools=[below])
     async with hosting(client, editor) as worker:
-        conversation = await client.start(editor, "Explain", keep_open=timedelta(minutes=5))
-        await conversation.reply()
-        worker.prefixes.clear()
-        await conversation.send("And?")
-        assert await conversation.reply() == "Still."
-        (result,) = results_of(await conversation.transcript())
-        await conversation.close()
-        await conversation.outcome()
-        history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    shown = text[:200_000]
-    assert result.text.startswith(shown)
-    assert ("[Cut: 200,000 of" in result.text) == (size > 200_000)
-    for request in model.requests[1:]:
-        assert [message["content"] for message in request["messages"] if message["role"] == "tool"] == [result.text]
-    written = b"".join(event.SerializeToString() for event in history.events)
-    assert written.count(b"needle") == 1
+
+        async def answered(size: int) -> None:
+            text = answer([{"content": size}])
+            conversation = await client.start(editor, str(size), keep_open=timedelta(minutes=5))
+            await conversation.reply()
+            worker.prefixes.clear()
+            await conversation.send("And?")
+            assert await conversation.reply() == "Still."
+            (result,) = results_of(await conversation.transcript())
+            await conversation.close()
+            await conversation.outcome()
+            history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+            assert result.text.startswith(text[:limit])
+            assert ("[Cut: 200,000 of" in result.text) == (size > limit)
+            requests = [request["messages"] for request in model.requests if str(size) in str(request["messages"][:2])]
+            for messages in requests[1:]:
+                assert [message["content"] for message in messages if message["role"] == "tool"] == [result.text]
+            assert len(requests) == 3
+            written = b"".join(event.SerializeToString() for event in history.events)
+            assert written.count(b"needle") == 1
+
+        await side_by_side(answered, {"short": 3_000, "cut": 201_000})
 
 
 class Verdict(BaseModel):
     good: bool
 
 
-@pytest.mark.parametrize(
-    ("script", "options", "told", "is_error"),
-    [
-        (["It gives light."], {}, "It gives light.", False),
-        (['{"good": true}'], {"output": Verdict}, '{"good": true}', False),
-        (["no json"] * 3, {"output": Verdict}, "did not finish: the last reply does not fit the output type", True),
-        (
-            [call("look_up", {"word": "x"}), "As far as I got."],
-            {"limits": Limits(max_turns=1)},
-            "As far as I got.\n[researcher did not finish: the limit of 1 turns.]",
-            False,
-        ),
-    ],
-)
-async def test_however_the_other_agent_ends_the_model_is_told(
-    client: Client, scripted: Scripted, script: list[Any], options: dict[str, Any], told: str, is_error: bool
-) -> None:
+async def test_however_the_other_agent_ends_the_model_is_told(client: Client, scripted: Scripted) -> None:
     @tool
     def look_up(word: str) -> str:
         return word
 
-    async with editor_with(client, scripted, script, tools=[look_up], **options) as (editor, _):
-        conversation = await client.start(editor, "Explain")
+    cut_off = "As far as I got.\n[researcher4 did not finish: the limit of 1 turns.]"
+    ends: dict[str, tuple[list[Any], dict[str, Any], str, bool]] = {
+        "text": (["It gives light."], {}, "It gives light.", False),
+        "output": (['{"good": true}'], {"output": Verdict}, '{"good": true}', False),
+        "no output": (
+            ["no json"] * 3, {"output": Verdict}, "did not finish: the last reply does not fit the output type", True
+        ),
+        "limit": (
+            [call("look_up", {"word": "x"}), "As far as I got."], {"limits": Limits(max_turns=1)}, cut_off, False
+        ),
+    }  # fmt: skip
+    editors = {
+        end: an_editor(scripted, script, number=number, tools=[look_up], **options)
+        for number, (end, (script, options, *_)) in enumerate(ends.items(), 1)
+    }
+
+    async def ended(end: str) -> None:
+        *_, told, is_error = ends[end]
+        conversation = await client.start(editors[end], "Explain")
         assert await conversation.reply() == "Done."
         (result,) = results_of(await conversation.transcript())
-    assert told in result.text
-    assert result.is_error is is_error
+        assert told in result.text
+        assert result.is_error is is_error
+
+    async with hosting(client, *editors.values()):
+        await side_by_side(ended, {end: end for end in ends})
 
 
 async def _running_child(client: Client, scripted: Scripted, editor: Agent) -> tuple[Conversation, Conversation]:
@@ -199,15 +225,18 @@ async def _running_child(client: Client, scripted: Scripted, editor: Agent) -> t
     return conversation, child
 
 
-@pytest.mark.parametrize("how", ["terminated", "cancelled", "id taken", "bad arguments"])
-async def test_an_agent_that_can_not_answer_is_an_error_for_the_model(
-    client: Client, scripted: Scripted, how: str
-) -> None:
-    asks = call("researcher", {"message": ""} if how == "bad arguments" else {"message": "Go"}, id="c1")
-    async with editor_with(client, scripted, [fail(401)], asks=asks) as (editor, _):
+async def test_an_agent_that_can_not_answer_is_an_error_for_the_model(client: Client, scripted: Scripted) -> None:
+    fits = an_editor(scripted, [fail(401)])
+    empty = an_editor(scripted, [fail(401)], number=2, message="")
+
+    async def no_answer(how: str) -> tuple[str, list[str]]:
+        """What the model was told, and the kinds of events."""
+        taken = f"{client.task_queue}-taken"
         if how == "id taken":
-            await client.start(editor, "I am here", id="taken.c1", keep_open=timedelta(minutes=5))
-        conversation = await client.start(editor, "Explain", id="taken" if how == "id taken" else None)
+            await client.start(fits, "I am here", id=f"{taken}.c1", keep_open=timedelta(minutes=5))
+        conversation = await client.start(
+            empty if how == "bad arguments" else fits, "Explain", id=taken if how == "id taken" else None
+        )
         handle = client.temporal.get_workflow_handle(f"{conversation.id}.c1")
         if how in ("terminated", "cancelled"):
             child = client.conversation(handle.id)
@@ -216,26 +245,29 @@ async def test_an_agent_that_can_not_answer_is_an_error_for_the_model(
             await (handle.terminate("enough") if how == "terminated" else handle.cancel())
         assert await conversation.reply() == "Done."
         (result,) = results_of(await conversation.transcript())
-        kinds = [event.kind async for event in conversation.events()]
         if how == "id taken":
             await handle.terminate()
-    assert result.is_error
-    assert {
+        assert result.is_error
+        return result.text, [event.kind async for event in conversation.events()]
+
+    why = {
         "terminated": "terminated",
         "cancelled": "was cancelled",
         "id taken": "already",
         "bad arguments": "message:",
-    }[how] in result.text
-    assert ("tool_lost" in kinds) == (how in ("terminated", "id taken"))
+    }
+    async with hosting(client, fits, empty):
+        told = await side_by_side(no_answer, {how: how for how in why})
+    assert [how for how, (text, _) in told.items() if why[how] not in text] == []
+    assert {how for how, (_, kinds) in told.items() if "tool_lost" in kinds} == {"terminated", "id taken"}
 
 
 async def _state(conversation: Conversation) -> str:
     return (await conversation.status()).state
 
 
-@pytest.mark.parametrize("how", ["cancel_turn", "close", "cancel", "terminate"])
 async def test_what_ends_the_parent_ends_the_agents_below(
-    client: Client, scripted: Scripted, cached_conversations: int, how: str
+    client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
     """Two levels of them, and the lowest waits for an approval."""
 
@@ -246,7 +278,8 @@ async def test_what_ends_the_parent_ends_the_agents_below(
     lowest = agent_on(scripted([call("buy", id="b"), "Not bought."]), name="buyer", tools=[buy])
     middle = agent_on(scripted([call("buyer", {"message": "Buy"}, id="m"), "Not done."]), name="middle", tools=[lowest])
     top = agent_on(scripted([call("middle", {"message": "Do"}, id="t"), "Well."]), name="top", tools=[middle])
-    async with hosting(client, top, cached_conversations=cached_conversations):
+
+    async def below_one_that(how: str) -> list[str]:
         conversation = await client.start(top, "Go", keep_open=timedelta(minutes=5))
         children = [client.conversation(f"{conversation.id}.{ids}") for ids in ("t", "t.m")]
         await eventually(lambda: _exists(children[1]))
@@ -263,12 +296,22 @@ async def test_what_ends_the_parent_ends_the_agents_below(
             assert (await conversation.outcome()).status == "cancelled"
         else:
             await handle.terminate()
-        below = [await child.outcome() for child in children]
+        below = [(await child.outcome()).status for child in children]
         if how == "cancel_turn":
             await conversation.close()
             await conversation.outcome()
-    wanted = "completed" if how == "close" else "cancelled"
-    assert [outcome.status for outcome in below] == [wanted, wanted]
+        return below
+
+    async with hosting(client, top, cached_conversations=cached_conversations):
+        came_to = await side_by_side(
+            below_one_that, {how: how for how in ("cancel_turn", "close", "cancel", "terminate")}
+        )
+    assert came_to == {
+        "cancel_turn": ["cancelled"] * 2,
+        "close": ["completed"] * 2,
+        "cancel": ["cancelled"] * 2,
+        "terminate": ["cancelled"] * 2,
+    }
 
 
 async def test_who_asked_an_agent_that_was_closed_between_its_turns_is_told_so(
@@ -305,18 +348,18 @@ async def test_agents_count_among_the_calls_that_run_at_once(client: Client, scr
         nonlocal begun, running, most
         begun, running = begun + 1, running + 1
         most, mine = max(most, running), begun
-        await eventually(lambda: begun > mine or begun == 5)  # so that the next one begins while this one runs
+        await eventually(lambda: begun > mine or begun == 3)  # so that the next one begins while this one runs
         running -= 1
         return "worked"
 
     below = agent_on(scripted([call("work"), "Done."]), name="researcher", tools=[work])
-    calls = [call("researcher", {"message": str(number)}, id=f"c{number}") for number in range(5)]
+    calls = [call("researcher", {"message": str(number)}, id=f"c{number}") for number in range(3)]
     editor = agent_on(scripted([calls, "All done."]), name="editor", tools=[below])
     async with hosting(client, editor):
         conversation = await client.start(editor, "Go", limits=Limits(max_parallel_calls=2))
         assert await conversation.reply() == "All done."
         results = results_of(await conversation.transcript())
-    assert [result.call_id for result in results] == [f"c{number}" for number in range(5)]
+    assert [result.call_id for result in results] == [f"c{number}" for number in range(3)]
     assert {result.text for result in results} == {"Done."}
     assert most == 2
 

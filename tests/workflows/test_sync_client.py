@@ -24,6 +24,7 @@ from everturn.client.sync_conversation import SyncConversation
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting, NotFound
 from everturn.testing import ScriptedModel, call
+from tests.support.prepared import Program, run
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -110,6 +111,11 @@ async def ran(program: str, variables: dict[str, str]) -> subprocess.CompletedPr
     )
 
 
+async def ran_forked(program: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    strict = "import warnings\nwarnings.simplefilter('error')\n"
+    return await asyncio.to_thread(run, "-c", strict + textwrap.dedent(program), env=variables, timeout=120)
+
+
 def refunding(scripted: Scripted) -> ScriptedModel:
     return scripted([call("refund", {"cents": 1200}, id="r1"), '{"cents": 1200}'])
 
@@ -125,7 +131,8 @@ def refunding(scripted: Scripted) -> ScriptedModel:
 )
 async def test_a_program_without_asyncio(called: str, server: DevServer, scripted: Scripted) -> None:
     variables = environment(server, refunding(scripted))
-    done = await ran(PROGRAM.replace('"sync"', repr(uuid4().hex)) + called, variables)
+    starts = ran if called == "main()" else ran_forked
+    done = await starts(PROGRAM.replace('"sync"', repr(uuid4().hex)) + called, variables)
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr, lines[:6]) == (0, "", SAID)
     assert "everturn-sync" not in lines[-1], lines[-1]
@@ -140,7 +147,7 @@ async def test_a_program_that_closes_nothing_ends_all_the_same(server: DevServer
         events = client.conversation("nobody").events()
         raise SystemExit(3)
     """
-    done = await ran(program, environment(server, scripted(["Hello."])))
+    done = await ran_forked(program, environment(server, scripted(["Hello."])))
     assert (done.returncode, done.stdout, done.stderr) == (3, "0\n", "")
 
 
@@ -163,9 +170,7 @@ async def test_ctrl_c_ends_the_wait_and_the_conversation_goes_on(server: DevServ
             print("waits", flush=True)
             client.start(clerk, "Once more.").reply()
     """)
-    running = subprocess.Popen(
-        [sys.executable, "-c", program], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    running = Program("-c", program, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert running.stdout is not None
     try:
         lines: list[str] = []

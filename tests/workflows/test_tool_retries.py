@@ -186,17 +186,14 @@ LONG = 5_000_000
 """More than a message to the server may have."""
 
 
-@pytest.mark.parametrize("local", [False, True], ids=["activity", "local"])
-@pytest.mark.parametrize("how", ["Retry", "listed", "chained"])
 async def test_a_long_text_is_reported_shortened_and_is_no_lost_worker(
-    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture, how: str, local: bool
+    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tries: list[int] = []
+    tries: dict[str, list[int]] = {}
 
-    @tool(retry=(ConnectionError,), effect="read", local=local, timeout=timedelta(seconds=5))
-    def book(context: ToolContext) -> str:
-        tries.append(context.attempt)
-        if len(tries) > 2:
+    def book(where: str, how: str, attempt: int) -> str:
+        tries.setdefault(f"{how} {where}", []).append(attempt)
+        if attempt > 2:
             return "booked"
         if how == "listed":
             raise ConnectionError("y" * LONG)
@@ -205,9 +202,26 @@ async def test_a_long_text_is_reported_shortened_and_is_no_lost_worker(
         except ValueError:
             raise Retry("x" * LONG if how == "Retry" else "short", after=0.1)  # noqa: B904 - as it is written
 
+    @tool(retry=(ConnectionError,), effect="read", timeout=timedelta(seconds=5))
+    def activity(how: str, context: ToolContext) -> str:
+        return book("activity", how, context.attempt)
+
+    @tool(retry=(ConnectionError,), effect="read", local=True, timeout=timedelta(seconds=5))
+    def local(how: str, context: ToolContext) -> str:
+        return book("local", how, context.attempt)
+
     caplog.set_level("INFO")
-    assert await _told(client, scripted, book) == ("booked", False)
-    assert tries == [1, 2, 3]
+    cases = [(where, how) for where in ("activity", "local") for how in ("Retry", "listed", "chained")]
+    calls = [call(where, {"how": how}, id=f"{how}_{where}") for where, how in cases]
+    agent = agent_on(scripted([calls, "Done."]), tools=[activity, local])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Book it")
+        assert (await conversation.outcome()).text == "Done."
+    results = results_of(await conversation.transcript())
+    assert {result.call_id: (result.text, result.is_error) for result in results} == {
+        f"{how}_{where}": ("booked", False) for where, how in cases
+    }
+    assert tries == {f"{how} {where}": [1, 2, 3] for where, how in cases}
     assert len(caplog.text) < LONG / 10
 
 

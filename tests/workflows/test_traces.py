@@ -37,6 +37,7 @@ from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.operators import goes_on
 from tests.support.otlp import Receiver
+from tests.support.prepared import run
 from tests.support.tools import refund
 from tests.support.waiting import eventually, reaches, waiting
 
@@ -545,18 +546,13 @@ async def test_beside_temporals_own_plugin_the_same(
     """In a process of its own: the plugin speaks to the process's one provider."""
     program = tmp_path / "application.py"
     program.write_text(PLUGIN)
-    ran = await asyncio.create_subprocess_exec(
-        sys.executable, str(program), server.address, client.task_queue,
-        env={
-            "PATH": os.environ["PATH"],
-            "SCRIPTED_BASE_URL": scripted(["Hello."]).base_url,
-            "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said, errors = await ran.communicate()
-    assert (ran.returncode, said.decode().strip()) == (0, "Hello."), errors.decode()
+    environment = {
+        **os.environ,
+        "SCRIPTED_BASE_URL": scripted(["Hello."]).base_url,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
+    }
+    ran = await asyncio.to_thread(run, str(program), server.address, client.task_queue, env=environment)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "Hello."), ran.stderr
     receiver.check()
     caller, answer = receiver.one("POST /orders"), receiver.one("invoke_agent clerk")
     assert answer.trace_id == caller.trace_id
@@ -672,7 +668,7 @@ def _reply(script: list[Any], messages: list[dict[str, Any]]) -> Any:
 def test_without_opentelemetry_one_line_says_what_to_install(server: DevServer, tmp_path: Path) -> None:
     (tmp_path / "opentelemetry.py").write_text("raise ImportError('it is not installed')")
     (tmp_path / "agents.py").write_text('from everturn import Agent\nclerk = Agent("clerk", model="scripted:demo")\n')
-    run = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "everturn", "worker", "--agents", str(tmp_path / "agents.py")],
         env={**os.environ, "PYTHONPATH": str(tmp_path), "EVERTURN_TRACES": "on", "TEMPORAL_ADDRESS": server.address},
         capture_output=True,
@@ -680,9 +676,9 @@ def test_without_opentelemetry_one_line_says_what_to_install(server: DevServer, 
         timeout=180,
         check=False,
     )
-    assert run.returncode == 1
-    assert install("otel") in run.stderr
-    assert "Traceback" not in run.stderr
+    assert done.returncode == 1
+    assert install("otel") in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:
@@ -690,8 +686,8 @@ def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:
         "import sys, everturn.worker.worker, everturn.client.client, everturn.cli; "
         "print(*sorted(name for name in sys.modules if name.startswith('opentelemetry')))"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=True)
-    assert run.stdout.strip() == ""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=True)
+    assert done.stdout.strip() == ""
 
 
 def test_what_is_no_setting_for_traces_is_refused(client: Client) -> None:

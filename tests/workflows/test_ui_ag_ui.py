@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -98,40 +99,55 @@ async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversa
     assert texts == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "given"),
-    [
-        ({"status": "resolved", "payload": {"approved": True}}, "500 back for 81"),
-        (
-            {"status": "resolved", "payload": {"approved": True, "editedArgs": {"order_id": "81", "cents": 7}}},
-            "7 back for 81",
-        ),
-        ({"status": "resolved", "payload": {"approved": False, "reason": "too much"}}, "too much"),
-        ({"status": "cancelled"}, "cancelled by the user"),
-    ],
-)
-async def test_an_interrupt_asks_for_an_approval_and_its_answer_decides(
-    client: Client, scripted: Scripted, thread: str, entry: dict[str, Any], given: str
-) -> None:
+ANSWERS: dict[str, dict[str, Any]] = {
+    "500 back for 81": {"status": "resolved", "payload": {"approved": True}},
+    "7 back for 81": {
+        "status": "resolved",
+        "payload": {"approved": True, "editedArgs": {"order_id": "81", "cents": 7}},
+    },
+    "too much": {"status": "resolved", "payload": {"approved": False, "reason": "too much"}},
+    "cancelled by the user": {"status": "cancelled"},
+}
+"""How an interrupt may be answered, by what stands in the result then."""
+
+
+async def test_an_interrupt_asks_for_an_approval_and_its_answer_decides(client: Client, scripted: Scripted) -> None:
+    """Each answer on a page of its own, all at once."""
     agent = agent_on(scripted([[say("Let me see."), REFUND], "Done."]), tools=[refund])
-    async with hosting(client, agent), talking(client, thread) as shown:
-        shown.do("send", message={"id": "m1", "content": "Refund order 81"})
-        state = await shown.shows(ended(1), what="it asks")
-        [interrupt] = state["interrupts"]
-        assert (interrupt["reason"], interrupt["toolCallId"]) == ("tool_call", "r")
-        shown.do("resume", resume=[{"interruptId": interrupt["id"], **entry}])
-        state = await shown.shows(ended(2), what="it goes on")
-        assert outcome(state) == "success"
-        [result] = [message for message in state["messages"] if message["role"] == "tool"]
-        assert given in result["content"]
-        assert [text for role, text in words(state) if role == "assistant"] == ["Let me see.", "Done."]
-        [result] = [
-            tool_result
+
+    async def answered(address: str, entry: dict[str, Any]) -> dict[str, Any]:
+        thread = str(uuid4())
+        async with anns_page(address, thread) as shown:
+            shown.do("send", message={"id": "m1", "content": "Refund order 81"})
+            state = await shown.shows(ended(1), what="it asks")
+            [interrupt] = state["interrupts"]
+            asks = (interrupt["reason"], interrupt["toolCallId"])
+            shown.do("resume", resume=[{"interruptId": interrupt["id"], **entry}])
+            state = await shown.shows(ended(2), what="it goes on")
+        [decision] = [
+            result.decision
             for message in await conversation_of(client, thread).transcript()
-            for tool_result in message.tool_results
+            for result in message.tool_results
         ]
-        assert result.decision
-        assert result.decision.by == "ann"
+        return {
+            "asks": asks,
+            "outcome": outcome(state),
+            "results": [message["content"] for message in state["messages"] if message["role"] == "tool"],
+            "replies": [text for role, text in words(state) if role == "assistant"],
+            "by": decision and decision.by,
+        }
+
+    async with hosting(client, agent), serving(ui.ag_ui(client, agent="clerk", authorize=by_header)) as address:
+        seen = dict(
+            zip(ANSWERS, await asyncio.gather(*(answered(address, entry) for entry in ANSWERS.values())), strict=True)
+        )
+    results = {given: case.pop("results") for given, case in seen.items()}
+    everywhere = {
+        "asks": ("tool_call", "r"), "outcome": "success", "replies": ["Let me see.", "Done."], "by": "ann",
+    }  # fmt: skip
+    assert seen == dict.fromkeys(ANSWERS, everywhere)
+    assert {given: len(texts) for given, texts in results.items()} == dict.fromkeys(ANSWERS, 1)
+    assert {given: text for given, [text] in results.items() if given not in text} == {}
 
 
 async def test_a_tool_of_the_front_end_gives_its_result(client: Client, scripted: Scripted, thread: str) -> None:
@@ -150,6 +166,7 @@ def shown_calls(state: State) -> list[str]:
     return [tool_call["id"] for message in state["messages"] for tool_call in message.get("toolCalls", ())]
 
 
+@pytest.mark.long_if(lambda comes_back, approved: comes_back != approved)
 @pytest.mark.parametrize("comes_back", [False, True], ids=["stays", "comes back"])
 @pytest.mark.parametrize(("approved", "given"), [(True, '{"animal": "cat"}'), (False, "not that screen")])
 async def test_a_tool_of_the_front_end_is_shown_once_it_is_approved(

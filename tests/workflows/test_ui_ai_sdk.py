@@ -15,7 +15,7 @@ import pytest
 from everturn import Client, tool, ui
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.support.agents import agent_on, hosting
-from tests.support.pages import FOLDER, NODE, Page, State, needs_node, page, serving
+from tests.support.pages import Page, State, needs_node, page, serving
 from tests.support.tools import refund
 
 pytestmark = needs_node
@@ -73,15 +73,6 @@ def is_ready(state: State) -> bool:
     return bool(state["status"] == "ready" and state["messages"] and state["messages"][-1]["role"] == "assistant")
 
 
-async def test_the_page_of_the_how_to_compiles_with_the_real_packages() -> None:
-    compiler = FOLDER / "node_modules" / "typescript" / "bin" / "tsc"
-    compiling = await asyncio.create_subprocess_exec(
-        NODE, str(compiler), "-p", str(FOLDER), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    said, _ = await compiling.communicate()
-    assert compiling.returncode == 0, said.decode()
-
-
 async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversation(
     client: Client, scripted: Scripted, chat: str
 ) -> None:
@@ -102,27 +93,37 @@ async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversa
         assert texts == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
 
 
-@pytest.mark.parametrize("approved", [True, False])
-async def test_a_call_is_approved_or_denied_on_the_page(
-    client: Client, scripted: Scripted, chat: str, approved: bool
-) -> None:
+async def test_a_call_is_approved_or_denied_on_the_page(client: Client, scripted: Scripted) -> None:
+    """Each on a page of its own, both at once."""
     agent = agent_on(scripted([[say("Let me see."), REFUND], "Done."]), tools=[refund])
-    async with hosting(client, agent), chatting(client, chat) as shown:
-        shown.do("send", message={"text": "Refund order 81"})
-        state = await shown.shows(
-            lambda now: is_ready(now) and parts(now, "tool-")[0]["state"] == "approval-requested", what="it asks"
-        )
+
+    async def decided(address: str, approved: bool) -> Any:
+        chat = uuid4().hex
+        async with anns_page(address, chat) as shown:
+            shown.do("send", message={"text": "Refund order 81"})
+            state = await shown.shows(
+                lambda now: is_ready(now) and parts(now, "tool-")[0]["state"] == "approval-requested", what="it asks"
+            )
+            [asks] = parts(state, "tool-")
+            shown.do("approve", id=asks["approval"]["id"], approved=approved, reason="as agreed")
+            state = await shown.shows(lambda now: is_ready(now) and "Done." in text(now), what="it goes on")
         [part] = parts(state, "tool-")
-        assert part["input"] == {"order_id": "81", "cents": 500}
-        shown.do("approve", id=part["approval"]["id"], approved=approved, reason="as agreed")
-        state = await shown.shows(lambda now: is_ready(now) and "Done." in text(now), what="it goes on")
-        assert len(state["messages"]) == 2
-        assert [part["text"] for part in parts(state, "text")] == ["Let me see.", "Done."]
-        [part] = parts(state, "tool-")
-        assert part["state"] == ("output-available" if approved else "output-denied")
-        [result] = [tool_result for message in await told(client, chat) for tool_result in message.tool_results]
-        assert result.decision
-        assert (result.decision.by, result.decision.note) == ("ann", "as agreed")
+        [decision] = [result.decision for message in await told(client, chat) for result in message.tool_results]
+        return {
+            "asks": asks["input"],
+            "messages": len(state["messages"]),
+            "texts": [part["text"] for part in parts(state, "text")],
+            "call": part["state"],
+            "decision": decision and (decision.by, decision.note),
+        }
+
+    async with hosting(client, agent), serving(ui.ai_sdk(client, agent="clerk", authorize=by_header)) as address:
+        seen = await asyncio.gather(decided(address, True), decided(address, False))
+    everywhere = {
+        "asks": {"order_id": "81", "cents": 500}, "messages": 2, "texts": ["Let me see.", "Done."],
+        "decision": ("ann", "as agreed"),
+    }  # fmt: skip
+    assert seen == [{**everywhere, "call": "output-available"}, {**everywhere, "call": "output-denied"}]
 
 
 async def test_a_tool_of_the_page_runs_once_it_is_approved(client: Client, scripted: Scripted, chat: str) -> None:
@@ -305,6 +306,7 @@ def asked_of_a_helper(scripted: Scripted, *calls: Any, own: tuple[Any, ...] = ()
     return agent_on(scripted([asks, "Done."]), tools=[middle, refund])
 
 
+@pytest.mark.long_if(lambda approved, loaded: approved == loaded)
 @pytest.mark.parametrize("approved", [True, False])
 @pytest.mark.parametrize("loaded", [False, True])
 async def test_a_call_of_a_sub_agent_is_decided_on_the_page(

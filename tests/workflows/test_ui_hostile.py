@@ -73,84 +73,90 @@ def text_of(told: list[dict[str, Any]]) -> str:
 DEEP = "[" * 5_000 + "]" * 5_000
 
 
-@pytest.mark.parametrize(
-    ("body", "headers", "status", "why"),
-    [
-        ({"id": "c", "messages": [user("Hi")]}, {"x-user": ""}, 403, "not yours"),
-        ({"id": "a:b", "messages": [user("Hi")]}, {}, 400, "A chat's id"),
-        ({"id": "../c", "messages": [user("Hi")]}, {}, 400, "A chat's id"),
-        ({"id": "c", "messages": []}, {}, 400, "messages"),
-        ({"id": "c", "messages": ["Hi"]}, {}, 400, "can't be read"),
-        ({"id": "c", "messages": [user("Hi", "")]}, {}, 400, "no id"),
-        ({"id": "c", "messages": [user(" ")]}, {}, 422, "empty"),
-        ({"id": "c", "messages": [user("Hi")], "messageId": "m1"}, {}, 409, "can't be edited"),
-        (
-            {"id": "c", "messages": [{"id": "a", "role": "assistant"}], "trigger": "regenerate-message"},
-            {},
-            400,
-            "made anew",
-        ),
-        ({"id": "c", "messages": [{"id": "s", "role": "system", "parts": []}]}, {}, 400, "user's or the assistant's"),
-        (
-            {"id": "c", "messages": [user("", parts=[{"type": "file", "url": "file:///etc/passwd"}])]},
-            {},
-            400,
-            "data: URL",
-        ),
-        (
-            {"id": "c", "messages": [user("", parts=[{"type": "file", "url": "data:image/png;base64,?"}])]},
-            {},
-            400,
-            "64",
-        ),
-        ({"id": "c", "messages": [user("x" * 20_000)]}, {}, 413, "10,000"),
-        ({"id": "c", "messages": [user("Hi")]}, {"content-type": "text/plain"}, 415, "application/json"),
-        (b'{"id": "c", "messages": [' + DEEP.encode() + b"]}", {}, 413, "10,000"),
-        (b'{"id": "c", "messages": [' + DEEP.encode()[3_000:-3_000] + b"]}", {}, 400, "can't be read"),
-        (b'{"id": "c", "messages": "\\ud800"}', {}, 400, "can't be read"),
-        (b"\xff", {}, 400, "can't be read"),
-    ],
-)
-async def test_what_a_page_may_not_post_is_refused_with_the_reason(
-    http: httpx.AsyncClient, body: Any, headers: dict[str, str], status: int, why: str
-) -> None:
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = await http.post("/chat/", content=raw, headers={"content-type": "application/json", **headers})
-    assert (answer.status_code, why in answer.text) == (status, True), answer.text
+POSTS: list[tuple[Any, dict[str, str], int, str]] = [
+    ({"id": "c", "messages": [user("Hi")]}, {"x-user": ""}, 403, "not yours"),
+    ({"id": "a:b", "messages": [user("Hi")]}, {}, 400, "A chat's id"),
+    ({"id": "../c", "messages": [user("Hi")]}, {}, 400, "A chat's id"),
+    ({"id": "c", "messages": []}, {}, 400, "messages"),
+    ({"id": "c", "messages": ["Hi"]}, {}, 400, "can't be read"),
+    ({"id": "c", "messages": [user("Hi", "")]}, {}, 400, "no id"),
+    ({"id": "c", "messages": [user(" ")]}, {}, 422, "empty"),
+    ({"id": "c", "messages": [user("Hi")], "messageId": "m1"}, {}, 409, "can't be edited"),
+    (
+        {"id": "c", "messages": [{"id": "a", "role": "assistant"}], "trigger": "regenerate-message"},
+        {},
+        400,
+        "made anew",
+    ),
+    ({"id": "c", "messages": [{"id": "s", "role": "system", "parts": []}]}, {}, 400, "user's or the assistant's"),
+    (
+        {"id": "c", "messages": [user("", parts=[{"type": "file", "url": "file:///etc/passwd"}])]},
+        {},
+        400,
+        "data: URL",
+    ),
+    (
+        {"id": "c", "messages": [user("", parts=[{"type": "file", "url": "data:image/png;base64,?"}])]},
+        {},
+        400,
+        "64",
+    ),
+    ({"id": "c", "messages": [user("x" * 20_000)]}, {}, 413, "10,000"),
+    ({"id": "c", "messages": [user("Hi")]}, {"content-type": "text/plain"}, 415, "application/json"),
+    (b'{"id": "c", "messages": [' + DEEP.encode() + b"]}", {}, 413, "10,000"),
+    (b'{"id": "c", "messages": [' + DEEP.encode()[3_000:-3_000] + b"]}", {}, 400, "can't be read"),
+    (b'{"id": "c", "messages": "\\ud800"}', {}, 400, "can't be read"),
+    (b"\xff", {}, 400, "can't be read"),
+]
+
+
+async def test_what_a_page_may_not_post_is_refused_with_the_reason(http: httpx.AsyncClient) -> None:
+    raw = [body if isinstance(body, bytes) else json.dumps(body).encode() for body, *_ in POSTS]
+    answers = [
+        await http.post("/chat/", content=content, headers={"content-type": "application/json", **headers})
+        for content, (_, headers, _, _) in zip(raw, POSTS, strict=True)
+    ]
+    assert _as_they_were_refused(answers, [(status, why) for _, _, status, why in POSTS]) == []
+
+
+def _as_they_were_refused(answers: list[httpx.Response], wanted: list[tuple[int, str]]) -> list[str]:
+    """The answers that are others than these, each with its request."""
+    return [
+        f"{status} {why!r}, and not: {answer.status_code} {answer.text}; to {answer.request.content[:200]!r}"
+        for answer, (status, why) in zip(answers, wanted, strict=True)
+        if answer.status_code != status or why not in answer.text
+    ]
 
 
 SAID = {"id": "m", "role": "user", "content": "Hi"}
 
 
-@pytest.mark.parametrize(
-    ("change", "status", "why"),
-    [
-        ({"threadId": "a:b"}, 400, "A chat's id"),
-        ({"runId": ""}, 400, "runId"),
-        ({"messages": [{"id": "", "role": "user", "content": "Hi"}]}, 400, "no id"),
-        ({"messages": [{"id": "m", "role": "user", "content": 5}]}, 400, "a text or a list"),
-        ({"messages": [{"id": "m", "role": "user", "content": [{"type": "video"}]}]}, 400, "'video'"),
-        ({"resume": [{"interruptId": "r.1", "status": "resolved", "payload": {"approved": "yes"}}]}, 400, "approved"),
-        (
-            {"resume": [{"interruptId": "r.1", "status": "resolved", "payload": {"approved": True, "editedArgs": 1}}]},
-            400,
-            "editedArgs",
-        ),
-        ({"resume": [{"interruptId": "r.1", "status": "cancelled"}]}, 404, "no conversation"),
-        ({"messages": [SAID], "tools": [{"name": "a b"}]}, 400, "'a b'"),
-        ({"messages": [SAID], "tools": [{"name": "a"}, {"name": "a"}]}, 400, "twice"),
-        ({"messages": [SAID], "tools": [{"name": f"t{number}"} for number in range(101)]}, 400, "at most 100"),
-        ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"type": "array"}}]}, 400, "type object"),
-        ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"required": [{}]}}]}, 400, "required"),
-        ({"messages": [SAID], "context": ["the order"]}, 400, "can't be read"),
-    ],
-)
-async def test_what_a_run_may_not_ask_is_refused_with_the_reason(
-    http: httpx.AsyncClient, change: dict[str, Any], status: int, why: str
-) -> None:
-    body = {"threadId": "never-heard-of", "runId": "r", "messages": [], **change}
-    answer = await http.post("/ag-ui/", json=body)
-    assert (answer.status_code, why in answer.text) == (status, True), answer.text
+RUNS: list[tuple[dict[str, Any], int, str]] = [
+    ({"threadId": "a:b"}, 400, "A chat's id"),
+    ({"runId": ""}, 400, "runId"),
+    ({"messages": [{"id": "", "role": "user", "content": "Hi"}]}, 400, "no id"),
+    ({"messages": [{"id": "m", "role": "user", "content": 5}]}, 400, "a text or a list"),
+    ({"messages": [{"id": "m", "role": "user", "content": [{"type": "video"}]}]}, 400, "'video'"),
+    ({"resume": [{"interruptId": "r.1", "status": "resolved", "payload": {"approved": "yes"}}]}, 400, "approved"),
+    (
+        {"resume": [{"interruptId": "r.1", "status": "resolved", "payload": {"approved": True, "editedArgs": 1}}]},
+        400,
+        "editedArgs",
+    ),
+    ({"resume": [{"interruptId": "r.1", "status": "cancelled"}]}, 404, "no conversation"),
+    ({"messages": [SAID], "tools": [{"name": "a b"}]}, 400, "'a b'"),
+    ({"messages": [SAID], "tools": [{"name": "a"}, {"name": "a"}]}, 400, "twice"),
+    ({"messages": [SAID], "tools": [{"name": f"t{number}"} for number in range(101)]}, 400, "at most 100"),
+    ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"type": "array"}}]}, 400, "type object"),
+    ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"required": [{}]}}]}, 400, "required"),
+    ({"messages": [SAID], "context": ["the order"]}, 400, "can't be read"),
+]
+
+
+async def test_what_a_run_may_not_ask_is_refused_with_the_reason(http: httpx.AsyncClient) -> None:
+    run = {"threadId": "never-heard-of", "runId": "r", "messages": []}
+    answers = [await http.post("/ag-ui/", json={**run, **change}) for change, *_ in RUNS]
+    assert _as_they_were_refused(answers, [(status, why) for _, status, why in RUNS]) == []
 
 
 async def test_nobody_opens_the_chat_of_another(

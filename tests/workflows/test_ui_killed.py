@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
+import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.pages import State, needs_node, page
 from tests.support.ports import free_port
+from tests.support.prepared import Program
 from tests.support.waiting import eventually
 
 pytestmark = needs_node
@@ -33,25 +33,17 @@ REFUND = call("refund", {"order_id": "81", "cents": 500}, id="r")
 
 
 @asynccontextmanager
-async def process(*arguments: str, environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    running = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        env=environment,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+async def process(*arguments: str, environment: dict[str, str]) -> AsyncIterator[Program]:
+    running = Program(*arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield running
     finally:
-        if running.returncode is None:
-            running.send_signal(signal.SIGKILL)
-        await running.wait()
+        await killed(running)
 
 
-async def killed(running: asyncio.subprocess.Process) -> None:
-    running.send_signal(signal.SIGKILL)
-    await running.wait()
+async def killed(running: Program) -> None:
+    running.kill()
+    await asyncio.to_thread(running.wait, 60)
 
 
 async def _answers(address: str) -> bool:

@@ -8,7 +8,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -46,29 +45,30 @@ SHORT = timedelta(milliseconds=200)
 WORKER = Path(__file__).parents[2] / "worker.py"
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit])
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 async def test_a_predicate_that_raises_what_is_no_error_has_no_reply_paid_for_twice(
-    client: Client, scripted: Scripted, error: type[BaseException], is_async: bool
+    client: Client, scripted: Scripted
 ) -> None:
-    async def later(_: dict[str, Any]) -> bool:
-        raise error
+    def refund_tool(error: type[BaseException], is_async: bool) -> Tool[..., str]:
+        async def later(_: dict[str, Any]) -> bool:
+            raise error
 
-    def at_once(_: dict[str, Any]) -> bool:
-        raise error
+        def at_once(_: dict[str, Any]) -> bool:
+            raise error
 
-    @tool(needs_approval=later if is_async else at_once)
-    def refund() -> str:
-        return "refunded"
+        name = f"{error.__name__}_{'later' if is_async else 'at_once'}"
+        return tool(lambda: "refunded", name=name, needs_approval=later if is_async else at_once)
 
-    model = scripted([call("refund"), "Done."])
-    agent = agent_on(model, tools=[refund])
+    errors = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
+    tools = [refund_tool(error, is_async) for error in errors for is_async in (False, True)]
+    model = scripted([[call(refund.name) for refund in tools], "Done."])
+    agent = agent_on(model, tools=tools)
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
-        (call_id,) = await waiting(conversation)
+        await waiting(conversation, calls=len(tools))
         assert len(model.requests) == 1
-        await conversation.approve(call_id)
+        await conversation.approve("*")
         assert (await conversation.outcome()).text == "Done."
+    assert [result.text for result in results_of(await conversation.transcript())] == ["refunded"] * len(tools)
     assert len(model.requests) == 2
 
 
@@ -652,12 +652,8 @@ async def test_sigterm_ends_a_worker_whose_event_loop_is_blocked(
 ) -> None:
     environment = Supervisor(tmp_path, client, scripted([call("block"), "Done."])).environment
     (tmp_path / "blocked.py").write_text(BLOCKED)
-    with subprocess.Popen(
-        [sys.executable, tmp_path / "blocked.py"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with Program(
+        str(tmp_path / "blocked.py"), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as worker:
         try:
             conversation = await client.start("clerk", "Go")

@@ -20,6 +20,7 @@ from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.operators import complete, move_on, running
 from tests.support.scripts import ONE
+from tests.support.side_by_side import side_by_side
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
 
@@ -54,34 +55,30 @@ async def deny(conversation: Conversation) -> None:
     assert (await conversation.outcome()).text == "Done."
 
 
-def pay_forever(begun: asyncio.Event) -> Any:
+def pay_forever() -> Any:
     @tool(effect="once")
     async def pay() -> str:
-        begun.set()
         await asyncio.sleep(60)
         return "paid"
 
     return pay
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason", "why"),
-    [
-        (names.TOO_LATE, "has_not_run", "it has not run: gone"),
-        (names.NOT_CHECKED, "has_not_run", "it has not run: gone"),
-        (names.PAYLOAD_NOT_TO_BE_HAD, "has_not_run", "it has not run: gone"),
-        (names.CUT_SHORT, "outcome_unknown", "outcome unknown: gone"),
-        ("OutOfMemory", "outcome_unknown", "outcome unknown: gone"),
-    ],
-)
 async def test_a_run_once_call_without_a_result_has_not_run_or_its_outcome_is_unknown(
-    client: Client, scripted: Scripted, kind: str, reason: str, why: str
+    client: Client, scripted: Scripted
 ) -> None:
-    begun = asyncio.Event()
-    agent = agent_on(scripted([call("pay"), "Done."]), tools=[pay_forever(begun)])
-    async with hosting(client, agent, drain_timeout=timedelta(0)):
+    agent = agent_on(scripted([call("pay"), "Done."]), tools=[pay_forever()])
+    not_run, unknown = ("has_not_run", "it has not run: gone"), ("outcome_unknown", "outcome unknown: gone")
+    waits_for = {
+        names.TOO_LATE: not_run,
+        names.NOT_CHECKED: not_run,
+        names.PAYLOAD_NOT_TO_BE_HAD: not_run,
+        names.CUT_SHORT: unknown,
+        "OutOfMemory": unknown,
+    }
+
+    async def fails(kind: str) -> tuple[str | None, str]:
         conversation = await client.start(agent, "Pay")
-        await begun.wait()
         activity_id = await running(client, conversation, "pay")
         handle = client.temporal.get_async_activity_handle(
             workflow_id=conversation.id, run_id=None, activity_id=activity_id
@@ -89,25 +86,34 @@ async def test_a_run_once_call_without_a_result_has_not_run_or_its_outcome_is_un
         await handle.fail(ApplicationError("gone", type=kind, non_retryable=True))
         shown = await asked(conversation)
         await deny(conversation)
-    assert (shown.reason, shown.why) == (reason, why)
-    assert await told(conversation) == [(shown.reason, shown.why)]
+        assert await told(conversation) == [(shown.reason, shown.why)]
+        return shown.reason, shown.why
+
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        assert await side_by_side(fails, {kind: kind for kind in waits_for}) == waits_for
 
 
-@pytest.mark.parametrize("result", ["x", None, {"kind": "tool_result", "call_id": "another", "name": "pay"}])
 async def test_a_result_that_can_not_be_read_is_told_in_the_same_words(
-    client: Client, scripted: Scripted, cached_conversations: int, result: Any
+    client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
-    begun = asyncio.Event()
-    agent = agent_on(scripted([call("pay"), "Done."]), tools=[pay_forever(begun)])
-    async with hosting(client, agent, cached_conversations=cached_conversations, drain_timeout=timedelta(0)):
+    agent = agent_on(scripted([call("pay"), "Done."]), tools=[pay_forever()])
+    results: dict[str, Any] = {
+        "a text": "x",
+        "nothing": None,
+        "of another call": {"kind": "tool_result", "call_id": "another", "name": "pay"},
+    }
+
+    async def completed(result: Any) -> None:
         conversation = await client.start(agent, "Pay")
-        await begun.wait()
         await complete(client, conversation, "pay", result)
         shown = await asked(conversation)
         await deny(conversation)
-    assert shown.reason == "outcome_unknown"
-    assert shown.why.startswith("outcome unknown: The result of pay ")
-    assert await told(conversation) == [(shown.reason, shown.why)]
+        assert shown.reason == "outcome_unknown"
+        assert shown.why.startswith("outcome unknown: The result of pay ")
+        assert await told(conversation) == [(shown.reason, shown.why)]
+
+    async with hosting(client, agent, cached_conversations=cached_conversations, drain_timeout=timedelta(0)):
+        await side_by_side(completed, results)
 
 
 async def test_whoever_may_not_decide_is_told_of_as_in_the_status(

@@ -52,7 +52,9 @@ async def followed(client: Client) -> AsyncIterator[Callable[[Conversation], Any
         heard.append((conversation, asyncio.create_task(listen(conversation))))
 
     yield follow
-    replayer = Replayer(workflows=[ConversationWorkflow], data_converter=data_converter)
+    replayer = Replayer(
+        workflows=[ConversationWorkflow], data_converter=data_converter, build_id="replay"
+    )  # the SDK's own is a hash of all modules, read from the disk
     for conversation, told in heard:
         at_once = await asyncio.wait_for(told, WAIT_SECONDS)
         assert at_once == await listen(conversation)
@@ -90,7 +92,7 @@ async def test_edits_that_do_not_fit_can_be_tried_for_as_long_as_it_takes(
         followed(conversation)
         await waiting(conversation)
         first = (await conversation.status()).waiting[0].since
-        for number in range(7):
+        for number in range(5):
             await conversation.approve("a", {"cents": f"{number} cents"})
             await waiting(conversation)
         (shown,) = (await conversation.status()).waiting
@@ -98,7 +100,7 @@ async def test_edits_that_do_not_fit_can_be_tried_for_as_long_as_it_takes(
         await conversation.approve("a")
         assert (await conversation.outcome()).text == "Done."
     runs = await runs_of(client, conversation)
-    assert len(runs) >= 4
+    assert len(runs) >= 3
     (result,) = results_of(await conversation.transcript())
     assert result.text == "5 back for 81"
     (key,) = keys

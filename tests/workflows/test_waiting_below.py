@@ -124,6 +124,8 @@ DECISIONS = {
 }
 
 
+# How deep a call is, and what is decided on it, meet in one place: where a handle finds the call's conversation.
+@pytest.mark.long_if(lambda what, deep: deep and what not in ("approve", "every call", "question"))
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("what", DECISIONS)
 async def test_a_call_of_a_sub_agent_is_shown_and_decided_at_its_parent(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,6 +29,7 @@ from everturn.webhooks.records import WebhookMessage
 from everturn.webhooks.signing import signing_keys
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.prepared import Program
 from tests.support.waiting import eventually, reaches, waiting
 from tests.support.webhook_receiver import SECRET, Receiver
 
@@ -265,16 +264,16 @@ async def test_a_worker_that_is_killed_while_it_tries_is_followed_by_another_wit
 ) -> None:
     address = client.temporal.service_client.config.target_host
     log = tmp_path / "log"
-    command = [sys.executable, "-c", WORKER, address, client.task_queue, scripted(["Hello."]).base_url]
+    command = ["-c", WORKER, address, client.task_queue, scripted(["Hello."]).base_url]
     command.append(f"{receiver.base_url}/hook")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     receiver.answers = [500]
-    with log.open("w") as errors, subprocess.Popen(command, env=environment, stderr=errors) as first:
+    with log.open("w") as errors, Program(*command, env=environment, stderr=errors) as first:
         conversation = await client.start("clerk", "Hi")
         await eventually(lambda: f"webhook.retried conversation={conversation.id!r}" in log.read_text())
         first.kill()
     assert (await conversation.outcome()).text == "Hello."
-    with subprocess.Popen(command, env=environment) as second:
+    with Program(*command, env=environment) as second:
         await eventually(lambda: receiver.messages)
         second.kill()
     (_, refused_id, refused), (_, webhook_id, taken) = receiver.tries

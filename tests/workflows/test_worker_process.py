@@ -13,6 +13,7 @@ import pytest
 
 from everturn.devserver import DevServer, connect_or_start
 from tests.support.bounds import as_code
+from tests.support.prepared import Program, run
 from tests.support.waiting import eventually, until
 
 WORKER = Path(__file__).parents[2] / "worker.py"
@@ -33,18 +34,12 @@ async def environment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
         yield {**kept, "TEMPORAL_ADDRESS": endpoint.address, "EVERTURN_AGENTS": str(file), "EVERTURN_LOG": "json"}
 
 
-def run(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, WORKER, *arguments], env=environment, capture_output=True, text=True, timeout=180, check=False
-    )
-
-
 def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[str, str]) -> None:
     environment = {**environment, "EVERTURN_TASK_QUEUE": "its-own"}
-    assert run("--check", environment=environment).returncode == 1
+    assert run(str(WORKER), "--check", env=environment).returncode == 1
 
     with subprocess.Popen([sys.executable, WORKER], env=environment, stderr=subprocess.PIPE, text=True) as worker:
-        until(lambda: worker.poll() is not None or not run("--check", environment=environment).returncode)
+        until(lambda: worker.poll() is not None or not run(str(WORKER), "--check", env=environment).returncode)
         assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
         _, logged = worker.communicate(timeout=180)
@@ -63,7 +58,7 @@ async def main():
     asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
 process.run(main())
 """
-    assert subprocess.run([sys.executable, "-c", program], timeout=180, check=False).returncode == 0
+    assert run("-c", program).returncode == 0
 
 
 async def test_one_that_starts_while_the_server_is_away_waits_for_it(
@@ -75,7 +70,7 @@ async def test_one_that_starts_while_the_server_is_away_waits_for_it(
         variables = {**environment, "TEMPORAL_ADDRESS": server.address}
         with (
             log.open("w") as written,
-            subprocess.Popen([sys.executable, WORKER], env=variables, stderr=written) as worker,
+            Program(str(WORKER), env=variables, stderr=written) as worker,
         ):
             try:
                 await eventually(lambda: "server.unreachable" in log.read_text())
@@ -98,7 +93,7 @@ async def test_one_that_starts_while_the_server_is_away_waits_for_it(
     ],
 )
 def test_what_is_wrong_is_one_line(environment: dict[str, str], variables: dict[str, str], said: str) -> None:
-    done = run(environment={**environment, **variables})
+    done = run(str(WORKER), env={**environment, **variables})
     assert done.returncode == 1
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1

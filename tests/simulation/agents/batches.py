@@ -21,6 +21,7 @@ from everturn import errors, names
 from everturn.batching.records import BatchLine, LeaveBatch
 from everturn.batching.waits import LONGEST_WAIT
 from everturn.history import steps
+from everturn.history.reader import HistoryReader
 from everturn.providers.base import Request
 from everturn.providers.batching import turns
 from everturn.providers.batching.api import Line, LineResult, LineResults, Undecided
@@ -31,6 +32,7 @@ from tests.simulation.agents.model import Asked, SimulatedModel
 from tests.simulation.chance import Chances
 from tests.simulation.temporal.clock import EPOCH
 from tests.simulation.temporal.history import attributes, kind
+from tests.simulation.temporal.instances import at_once
 from tests.simulation.temporal.runs import Run
 from tests.simulation.temporal.server import Server
 
@@ -236,7 +238,7 @@ class SimulatedBatches:
                 reply = self.replies.get(line)
                 if reply is None or reply.is_empty or line in waits.left or waits.is_undone(line):
                     continue
-                if (reply.text, reply.tool_calls) not in waits.replies[waits.joined[line].conversation]:
+                if (reply.text, reply.tool_calls) not in waits.replies(waits.joined[line].conversation):
                     yield f"{waits.joined[line].conversation} waited for line {line}, whose reply it never had"
 
     def _whoever_waits_no_more_leaves(self, waits: Waiting) -> Iterator[str]:
@@ -260,20 +262,12 @@ class Waiting:
         """When each line left, in seconds since the world began."""
         self.given_up: list[str] = []
         """Conversations that have heard nothing of a line for as long as they wait."""
-        self.replies: dict[str, list[Any]] = {}
-        """By conversation."""
+        self._replies: dict[str, list[Any]] = {}
         for run in server.runs.values():
             if run.type == names.CONVERSATION:
                 self._read(run)
 
     def _read(self, run: Run) -> None:
-        from tests.simulation.rules.checks import ReadRun
-
-        read = ReadRun(run)
-        read.read()
-        completed = [step.reply.message for step in read.steps if isinstance(step, steps.TurnCompleted)]
-        known = self.replies.setdefault(run.workflow_id, [])
-        known += [(message.text, message.tool_calls) for message in completed]
         timers: dict[int, timedelta] = {}
         for event in run.history.events:
             match kind(event):
@@ -285,6 +279,18 @@ class Waiting:
                     self.given_up.append(run.workflow_id)
                 case _:
                     pass
+
+    def replies(self, conversation: str) -> list[Any]:
+        """What the turns of a conversation have brought. Few worlds have batches: only these ask."""
+        if conversation not in self._replies:
+            known = self._replies[conversation] = []
+            for run in self._server.runs.values():
+                if run.type == names.CONVERSATION and run.workflow_id == conversation:
+                    reader = HistoryReader(data_converter)
+                    read = [at_once(reader.read_event(event)) for event in run.history.events]
+                    completed = [step.reply.message for step in read if isinstance(step, steps.TurnCompleted)]
+                    known += [(message.text, message.tool_calls) for message in completed]
+        return self._replies[conversation]
 
     def _take_signal(self, event: Any) -> None:
         given = attributes(event)

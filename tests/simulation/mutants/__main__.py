@@ -59,8 +59,12 @@ def _hunt_bugs(wish: argparse.Namespace, everturn: Sound) -> int:
     print(f"{len(mutants)} mutants, {len(before)} of them were run before", flush=True)
     done = [*_printed([*before]), *_printed(_kept(found) if wish.by == "simulation" else found)]
     told, enough = score(done, of=len(mutants), wanted=WANTED)
-    print("\n".join(["", *sorted(f"missed: {one.mutant.name}" for one in done if not one.found), told]))
-    return 0 if enough else 1
+    missed = sorted(one.mutant.name for one in done if not one.found)
+    lost = [name for name in missed if name in known]
+    print(
+        "\n".join(["", *(f"missed: {name}" for name in missed), *(f"LOST, had a seed: {name}" for name in lost), told])
+    )
+    return 0 if enough and not lost else 1
 
 
 def _results(wish: argparse.Namespace, asked: str) -> Results:
@@ -103,7 +107,8 @@ def _hunt_drawn(wish: argparse.Namespace, everturn: Sound) -> int:
 
 def _kept(all_hunted: Iterable[Hunted]) -> Iterable[Hunted]:
     for one in all_hunted:  # at once: a hunt may be broken off
-        keep_seeds({one.mutant.name: one.found.where if one.found else ""})
+        if one.found:  # else its seed stays: begun again, it is still known that one of its worlds was there
+            keep_seeds({one.mutant.name: one.found.where})
         yield one
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tests.simulation.mutants.copies import Ran, begun, copied, run
+from tests.simulation.mutants.copies import Ran, begun, copied, run, simulate
 from tests.simulation.world import situation_of, wild_seeds
 
 SIMULATION_SECONDS = 3_600.0
@@ -166,7 +166,7 @@ class Simulation:
 
     def _broken(self, folder: Path, seeds: Sequence[int]) -> Found | None:
         options = ["--fail-fast", "--jobs", "1", "--seeds", *map(str, seeds)]
-        ran = run(folder, ["-m", "tests.simulation", *options], seconds=SIMULATION_SECONDS)
+        ran = simulate(folder, options, seconds=SIMULATION_SECONDS)
         if ran.status == 0:
             return None
         broken = re.search(rf"^({_SEED.pattern}): (.*)$", ran.output, re.M)

@@ -19,7 +19,7 @@ def known_seeds() -> dict[str, int]:
 
 
 def keep_seeds(found: Mapping[str, str]) -> None:
-    """Notes what was found, by the bug's name: "seed 7", something else, or nothing."""
+    """Notes what found each bug, by the bug's name: "seed 7", or something else."""
     seeds = known_seeds()
     for name, where in found.items():
         seeds.pop(name, None)

@@ -22,10 +22,10 @@ from everturn.events import (
     ToolFinished,
 )
 from everturn.history import steps
-from everturn.history.event_reader import EventReader
 from everturn.records import Message, ToolResult
 from tests.simulation.people.moves import LARGER
 from tests.simulation.rules.conversations import Evidence
+from tests.simulation.shared_reading import SharedEventReader
 
 SWITCHES = {names.SET_POLICY, names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE, "reset"}
 
@@ -93,25 +93,11 @@ class Returning:
     def __init__(self, life: Sequence[tuple[str, Sequence[steps.Step]]]) -> None:
         self._life = [run_id for run_id, _ in life]
         self._steps = dict(life)
-        self._events: dict[str, list[list[Event]]] = {}
-        """By the run that a reader begins with: of each step from there on."""
 
     def told(self, cursor: str) -> list[Event]:
         """All that whoever has this cursor is told."""
-        reader = EventReader(cursor)
+        reader = SharedEventReader(cursor)
         runs = self._life[self._life.index(reader.run_id) :]
-        if reader.run_id in self._events:
-            known = iter(self._events[reader.run_id])
-            reader._events_of_step = lambda _: next(known)  # type: ignore[method-assign]
-        else:
-            said = self._events[reader.run_id] = []
-            work_out = reader._events_of_step
-
-            def kept(step: steps.Step) -> list[Event]:
-                said.append(work_out(step))
-                return said[-1]
-
-            reader._events_of_step = kept  # type: ignore[method-assign]
         return [
             event for run_id in runs for step in self._steps[run_id] for event in reader.read_step(step, run_id=run_id)
         ]
