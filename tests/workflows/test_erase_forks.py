@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 import everturn.client.fork_search
 from everturn import Client, Conversation
+from everturn.client import erasure
 from everturn.client.belongings import Belongings, find_belongings
 from everturn.client.fork_search import Fork, ForkLines
 from everturn.devserver import DevServer
@@ -39,6 +40,10 @@ async def keeper(server: DevServer) -> Client:
 
 async def belongings(conversation: Conversation, *, keep_forks: bool = False) -> Belongings:
     return await find_belongings(conversation._temporal, conversation.id, keep_forks=keep_forks)
+
+
+async def _delete_later(client: Client, conversation_id: str, run_id: str) -> bool:
+    return True
 
 
 async def gone(client: Client, conversation_id: str) -> None:
@@ -96,8 +101,9 @@ async def test_a_fork_whose_beginning_is_in_the_history_is_refused_until_it_has_
             await one.outcome()
 
 
-async def test_forks_go_too_and_those_of_forks(keeper: Client, scripted: Scripted, bounds: Bounds) -> None:
-    bounds(gone_seconds=1.0)  # of those that were just terminated, the histories stay for a while
+async def test_forks_go_too_and_those_of_forks(
+    keeper: Client, scripted: Scripted, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
     async with hosting(keeper, agent):
         conversation = await keeper.start(agent, "Hi.")
@@ -107,13 +113,18 @@ async def test_forks_go_too_and_those_of_forks(keeper: Client, scripted: Scripte
     await eventually(lambda: _has(conversation, 2))
     with pytest.raises(Refused, match="still runs"):
         await keeper.erase(conversation.id)
-    erased = await keeper.erase(conversation.id, force=True)
+    with monkeypatch.context() as patch:  # a server that takes its time: it says yes, and deletes later
+        patch.setattr(erasure, "_delete_run", _delete_later)
+        bounds(gone_seconds=0.0)
+        erased = await keeper.erase(conversation.id, force=True)
     assert {conversation.id: conversation.was for conversation in erased.conversations} == {
         conversation.id: "named",
         fork.id: "fork",
         of_fork.id: "fork",
     }
-    assert erased.under_way > 0
+    assert erased.under_way == erased.runs >= 3
+    bounds(gone_seconds=60.0)
+    assert (await keeper.erase(conversation.id)).under_way == 0
 
 
 async def test_a_fork_of_a_fork_is_found_when_the_one_between_is_gone(keeper: Client, scripted: Scripted) -> None:
