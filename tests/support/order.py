@@ -2,7 +2,7 @@
 long one to do when the others have ended.
 
 xdist cuts the list into one piece for each process; whoever is through with theirs takes from the end of another's. So
-each piece begins with its share of the long ones, and ends with what is done at once."""
+each piece has its share of the long ones long before its end, and ends with what is done at once."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ FIRST = (
 )
 """The files that take longest, the longest first."""
 
-PAGES = ("tests/ui/", "tests/test_docs", "tests/test_site.py", "tests/test_cookbook.py", "tests/test_beside.py")
-"""The tests of what people read and click: they start browsers, and each program of the docs as a process."""
+PAGES = (
+    *("tests/ui/", "tests/test_docs", "tests/test_site.py", "tests/test_cookbook.py", "tests/test_beside.py"),
+    *("tests/workflows/test_ui_", "tests/workflows/test_live_front_ends.py", "tests/workflows/test_doors.py"),
+)
+"""The tests of what people read and click: browsers, the chats of other front ends, and each program of the docs."""
 
 LONG = re.compile(r"mark\.long")
 """What makes a test `long`."""
@@ -56,10 +59,14 @@ def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]
     first = sorted((file for file in files if file[0] in FIRST), key=lambda file: FIRST.index(file[0]))
     last = [file for file in files if file[0].startswith(LAST) and file not in first]
     between = [file for file in files if file not in first and file not in last]
-    pieces: list[list[pytest.Item]] = [[] for _ in range(processes)]
-    for number, (_, those) in enumerate([*first, *between]):
-        pieces[number % processes] += those
     left = [item for _, those in last for item in those]
+    pieces: list[list[pytest.Item]] = []
+    for number in range(processes):
+        # What takes longest mostly waits: one process after the other has it, beside those that compute meanwhile.
+        others = between[number::processes]
+        before = len(others) * number // processes
+        ordered = [*others[:before], *first[number::processes], *others[before:]]
+        pieces.append([item for _, those in ordered for item in those])
     size = len(items) // processes
     for piece in pieces[:-1]:
         room = max(0, size - len(piece))

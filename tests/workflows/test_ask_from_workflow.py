@@ -68,6 +68,7 @@ def refunding(scripted: Scripted) -> Agent:
     return agent_on(scripted([call("refund", {"order_id": "81"}, id="c1"), "It is refunded."]), tools=[refund])
 
 
+@pytest.mark.long
 async def test_a_workflow_asks_and_a_person_decides_under_the_conversations_own_id(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
@@ -87,6 +88,7 @@ async def test_a_workflow_asks_and_a_person_decides_under_the_conversations_own_
     await Replayer(workflows=WORKFLOWS).replay_workflow(await handle.fetch_history())
 
 
+@pytest.mark.long
 async def test_a_workflow_may_decide_itself_once_it_is_told(client: Client, scripted: Scripted) -> None:
     async with working(client, refunding(scripted)):
         assert await ended(client, "Returns", "81", True) == "It is refunded."
@@ -96,6 +98,7 @@ async def test_a_workflow_may_decide_itself_once_it_is_told(client: Client, scri
     assert decided.note == "as always"
 
 
+@pytest.mark.long
 async def test_a_workflow_is_told_of_what_waits_in_an_agent_that_its_agent_asks(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
@@ -119,6 +122,7 @@ async def test_a_workflow_is_told_of_what_waits_in_an_agent_that_its_agent_asks(
     await Replayer(workflows=WORKFLOWS).replay_workflow(await handle.fetch_history())
 
 
+@pytest.mark.long
 async def test_a_workflow_that_is_reset_asks_anew_and_the_first_conversation_goes_on(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:

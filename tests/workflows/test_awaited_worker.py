@@ -70,6 +70,7 @@ async def test_a_turn_goes_to_the_worker_that_hosts_its_agent_without_a_word(
     assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.INFO]
 
 
+@pytest.mark.long
 async def test_a_conversation_whose_agent_is_hosted_nowhere_says_so_and_goes_on_as_soon_as_it_is(
     client: Client,
     scripted: Scripted,
@@ -135,6 +136,7 @@ def _versions(
     return old, new, booked
 
 
+@pytest.mark.long
 async def test_an_approved_call_whose_tool_is_gone_stalls_and_runs_once_it_is_back(
     client: Client, scripted: Scripted, soon_told: None, cached_conversations: int
 ) -> None:
@@ -156,6 +158,7 @@ async def test_an_approved_call_whose_tool_is_gone_stalls_and_runs_once_it_is_ba
     assert (told.count("worker_awaited"), told.count("stalled"), told.count("tool_lost")) == (1, 1, 0)
 
 
+@pytest.mark.long
 async def test_a_run_once_call_finds_the_worker_that_has_its_tool_and_runs_once(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
@@ -225,6 +228,7 @@ async def test_the_model_is_told_of_a_tool_that_is_gone_for_good(
     ]
 
 
+@pytest.mark.long
 async def test_two_agents_with_different_tools_of_one_name_share_a_queue(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:

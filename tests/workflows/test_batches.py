@@ -236,6 +236,7 @@ SPOILT = {"Cut": "cut", "Null": "null", "Never": "always null"}
 """What becomes of the first results of these conversations, or of all."""
 
 
+@pytest.mark.long_if(lambda vendor: vendor == "anthropic")
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"])
 async def test_a_result_that_can_not_be_read_holds_up_no_other_turn_and_its_own_is_asked_again(
     client: Client, vendor: Vendor, monkeypatch: pytest.MonkeyPatch
@@ -449,6 +450,7 @@ async def test_turns_whose_worker_is_gone_wait_with_cause_and_cure_until_one_wit
     assert provider.paid == 1
 
 
+@pytest.mark.long_if(lambda deploy: deploy == "other agents")
 @pytest.mark.parametrize("deploy", ["no key", "other key", "other agents", "other agents for long", "not batched"])
 async def test_a_reply_that_is_paid_is_read_whatever_the_next_worker_lacks(
     client: Client, deploy: str, monkeypatch: pytest.MonkeyPatch, bounds: Bounds

@@ -39,6 +39,7 @@ async def read_it(
     return transcript, [event.kind for event in kinds], model.requests
 
 
+@pytest.mark.long
 async def test_old_results_are_trimmed_first_and_the_transcript_stays_whole(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
@@ -54,6 +55,7 @@ async def test_old_results_are_trimmed_first_and_the_transcript_stays_whole(
     assert len(tools[-1]["content"]) == SIZE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("short_runs", [False, True])
 async def test_then_what_is_old_is_summarised_with_calls_and_results_kept_together(
     client: Client,
@@ -79,6 +81,7 @@ async def test_then_what_is_old_is_summarised_with_calls_and_results_kept_togeth
     assert last[0]["content"].startswith("[Summary of the conversation before this point]\nSUMMARY after page")
 
 
+@pytest.mark.long
 async def test_an_overflow_that_the_provider_reports_is_mended_too(client: Client, scripted: Scripted) -> None:
     compaction = Compaction(window_tokens=1_000_000, keep_messages=5)
     transcript, kinds, _ = await read_it(client, scripted(reader(16, wordy=True, window=2_500)), compaction)
@@ -110,6 +113,7 @@ async def test_what_no_summary_can_mend_stalls(client: Client, scripted: Scripte
         await conversation.outcome()
 
 
+@pytest.mark.long
 async def test_without_compaction_it_stalls_and_says_why(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(reader(40, wordy=True, window=5_000)), tools=[note])
     async with hosting(client, agent):

@@ -76,6 +76,7 @@ async def test_tools_predicates_validators_and_approvers_are_given_tenant_metada
     assert seen.by == dict.fromkeys(("validator", "predicate", "approver", "tool"), wanted)
 
 
+@pytest.mark.long
 async def test_they_stay_with_it_through_later_runs_a_revival_and_a_fork_and_go_to_agents_that_it_asks(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:

@@ -31,7 +31,7 @@ def short_runs(request: pytest.FixtureRequest, bounds: Bounds) -> None:
         bounds(packed_bytes=0)
 
 
-@pytest.mark.long_if(lambda short_runs, size: (short_runs == "packed") != (size == 10))
+@pytest.mark.long_if(lambda short_runs, size: (short_runs, size) != ("packed", 10))
 @pytest.mark.parametrize("size", [10, 4096])
 async def test_a_long_conversation_is_many_runs_with_one_transcript(
     client: Client, scripted: Scripted, cached_conversations: int, short_runs: None, size: int
@@ -103,6 +103,7 @@ async def test_a_worker_without_memory_finds_what_earlier_runs_hold(
     assert told == [page(number) for number in range(5)]
 
 
+@pytest.mark.long
 async def test_a_conversation_holds_little_of_what_was_said_and_loses_nothing(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
@@ -131,7 +132,8 @@ async def test_a_conversation_holds_little_of_what_was_said_and_loses_nothing(
     assert len(await runs_of(client, conversation)) == 3
 
 
-@pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.long)], ids=["remembers", "forgets"])
+@pytest.mark.long_if(lambda short_runs, forgets: short_runs == "packed" or forgets)
+@pytest.mark.parametrize("forgets", [False, True], ids=["remembers", "forgets"])
 async def test_large_results_are_handed_on_without_being_written_again(
     client: Client, scripted: Scripted, cached_conversations: int, short_runs: None, forgets: bool
 ) -> None:
@@ -285,6 +287,7 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted(
     client: Client, scripted: Scripted, bounds: Bounds, forgetful: None

@@ -35,6 +35,7 @@ def file(document: str) -> str:
     return f"{len(document)} characters filed"
 
 
+@pytest.mark.long
 async def test_what_waits_is_written_down_when_somebody_looks_however_many_calls_begin_to_wait(
     client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ class Counting(Interceptor):
         return Counted(next)
 
 
+@pytest.mark.long
 async def test_more_decisions_at_once_than_the_server_takes_wait_for_their_turn(
     client: Client, scripted: Scripted
 ) -> None:
@@ -166,6 +168,7 @@ async def test_a_decision_by_signal_waits_while_another_persons_is_checked(
     assert (result.text, result.decision and result.decision.by) == ("5 back for 81", "boss")
 
 
+@pytest.mark.long
 async def test_an_approval_from_before_does_not_run_again_what_may_have_run(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
@@ -346,6 +349,7 @@ async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_
 # ---------------------------------------------------------------- often
 
 
+@pytest.mark.long
 async def test_a_stall_that_is_resumed_again_and_again_never_uses_up_the_updates(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:

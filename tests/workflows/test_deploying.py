@@ -98,6 +98,7 @@ async def make_current(server: DevServer, client: Client, build_id: str) -> None
     await eventually(queue_knows, what=f"the queue knows that {build_id} is current")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("versioning", ["pinned", "auto_upgrade"])
 async def test_what_a_running_conversation_sees_of_a_new_version(
     server: DevServer, client: Client, scripted: Callable[..., ScriptedModel], versioning: Versioning

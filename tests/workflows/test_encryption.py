@@ -131,6 +131,7 @@ async def client_of(server: DevServer, said: Secrets, folder: Path, **options: A
     )
 
 
+@pytest.mark.long
 async def test_without_encryption_what_was_said_is_in_the_database(
     filed: DevServer, scripted: Scripted, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ async def test_nothing_that_was_said_is_in_the_database_or_beside_it(
         assert failed.stack_trace == ""
 
 
+@pytest.mark.long
 async def test_everything_else_works_with_it(
     filed: DevServer, scripted: Scripted, tmp_path: Path, alone: Shell
 ) -> None:

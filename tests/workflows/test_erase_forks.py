@@ -127,6 +127,7 @@ async def test_forks_go_too_and_those_of_forks(
     assert (await keeper.erase(conversation.id)).under_way == 0
 
 
+@pytest.mark.long
 async def test_a_fork_of_a_fork_is_found_when_the_one_between_is_gone(keeper: Client, scripted: Scripted) -> None:
     """It begins with what was said in the first one. And a fork that was revived is still one when retention has
     removed the run that it began with."""

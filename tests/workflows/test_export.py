@@ -173,6 +173,7 @@ async def test_results_are_exported_before_the_last_call_of_their_reply_is_over(
     assert asked(file, "SELECT count(*) FROM tool_results WHERE position IS NULL") == [(0,)]
 
 
+@pytest.mark.long_if(lambda room: room > 0)
 @pytest.mark.parametrize("room", [48_000, 0], ids=["packed", "in earlier runs"])
 async def test_it_is_whole_over_many_runs_while_it_still_runs(
     client: Client, scripted: Scripted, bounds: Bounds, tmp_path: Path, room: int

@@ -14,6 +14,7 @@ from everturn.testing import ScriptedModel
 TURNS = 4
 
 
+@pytest.mark.long_if(lambda name: name != "evaluators")
 @pytest.mark.parametrize("name", [name for name in FEATURES if name != PLAIN])
 async def test_a_feature_costs_no_event(client: Client, scripted: Callable[..., ScriptedModel], name: str) -> None:
     model = scripted(script)

@@ -143,6 +143,7 @@ async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_
         await conversation.close()
 
 
+@pytest.mark.long
 async def test_pauses_that_come_while_runs_change_all_reach_the_conversation(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -178,6 +179,7 @@ async def asks(conversation: Conversation) -> AsyncIterator[Event]:
             yield event
 
 
+@pytest.mark.long
 async def test_who_decides_the_moment_a_call_is_announced_is_taken_at_his_word(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:

@@ -131,7 +131,7 @@ async def test_a_conversation_that_ended_with_its_reply_has_forks_that_wait(clie
     assert roles(await conversation.transcript()) == "user assistant"
 
 
-@pytest.mark.long_if(lambda packed_chars, fork_chars: bool(packed_chars) != bool(fork_chars))
+@pytest.mark.long_if(lambda packed_chars, fork_chars: not (packed_chars and fork_chars))
 @pytest.mark.parametrize("packed_chars", [48_000, 0], ids=["packed", "in earlier runs"])
 @pytest.mark.parametrize("fork_chars", [400_000, 0], ids=["small", "large"])
 async def test_any_turn_of_a_long_conversation_can_be_forked(
@@ -269,6 +269,7 @@ async def test_a_conversation_that_is_not_there_or_has_not_replied_can_not_be_fo
     await client.temporal.get_workflow_handle(conversation.id).terminate()
 
 
+@pytest.mark.long
 async def test_a_revived_conversation_is_forked_at_a_turn_before(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted([call("read_page", {"number": 0}), "One.", "Two."]), tools=[read_page])
     async with hosting(client, agent):

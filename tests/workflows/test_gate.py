@@ -568,6 +568,7 @@ def test_the_page_has_each_kind_of_call_and_each_guard() -> None:
     assert all([*row] == [*GUARDS] for row in CELLS.values())
 
 
+@pytest.mark.long_if(lambda group: group == "loop_manual")
 @pytest.mark.parametrize("group", GROUPS)
 async def test_each_guard_stands_before_each_kind_of_call(
     client: Client, scripted: Scripted, tmp_path: Path, group: str
@@ -593,6 +594,7 @@ def pay(cents: int) -> str:
     return f"paid {cents}"
 
 
+@pytest.mark.long
 async def test_what_a_hook_makes_of_a_persons_arguments_is_shown_to_the_person_first(
     client: Client, scripted: Scripted
 ) -> None:
@@ -618,6 +620,7 @@ async def test_what_a_hook_makes_of_a_persons_arguments_is_shown_to_the_person_f
     assert outcome.decision.arguments == {"cents": 600}
 
 
+@pytest.mark.long_if(lambda verdict, seen_in: (verdict, seen_in) not in (("answer", "status"), ("deny", "event")))
 @pytest.mark.parametrize("verdict", ["approve", "deny", "answer"])
 @pytest.mark.parametrize("seen_in", ["status", "event"])
 async def test_a_decision_is_about_the_call_as_it_was_seen(

@@ -172,6 +172,7 @@ async def _has_runs(client: Client, conversation: Conversation, count: int) -> b
     return len(await runs_of(client, conversation)) >= count
 
 
+@pytest.mark.long
 async def test_forks_and_revivals_go_on_with_the_agent_that_took_over(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:

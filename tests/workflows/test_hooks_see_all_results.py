@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from temporalio import activity
 
 from everturn import (
@@ -110,6 +111,7 @@ KINDS: dict[str, tuple[Any, str, dict[str, Any], Any]] = {
 }
 
 
+@pytest.mark.long
 async def test_a_card_number_is_redacted_whoever_gave_it(client: Client, scripted: Scripted) -> None:
     given = {kind: make(scripted, f"cashier-{number}") for number, (kind, (make, *_)) in enumerate(KINDS.items())}
     agents = {kind: _clerk(scripted, f"clerk-{number}", given[kind], kind) for number, kind in enumerate(KINDS)}

@@ -46,6 +46,7 @@ RETURNED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.long
 async def test_whatever_a_tool_returns_the_conversation_goes_on(client: Client, scripted: Scripted) -> None:
     @tool
     def dump(what: str) -> Any:
@@ -189,6 +190,7 @@ async def test_what_a_client_sends_is_measured_before(client: Client, scripted: 
     assert await largest_payload(client, conversation) < TWO_MIB
 
 
+@pytest.mark.long
 async def test_a_conversation_that_ends_on_large_results_and_messages_ends(
     client: Client, scripted: Scripted, tmp_path: Path
 ) -> None:
@@ -217,6 +219,7 @@ async def test_a_conversation_that_ends_on_large_results_and_messages_ends(
         assert await largest_payload(client, conversation) < TWO_MIB
 
 
+@pytest.mark.long
 async def test_a_page_of_the_transcript_fits_an_answer(client: Client, scripted: Scripted) -> None:
     @tool
     def dump(number: int) -> str:
@@ -240,6 +243,7 @@ async def test_a_page_of_the_transcript_fits_an_answer(client: Client, scripted:
         await conversation.outcome()
 
 
+@pytest.mark.long
 async def test_a_revived_conversation_hands_over_what_fits(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(["語" * 400_000, "Done."]))
     async with hosting(client, agent):

@@ -162,6 +162,7 @@ async def test_arguments_that_are_too_large_are_named_to_the_model(client: Clien
     assert short.text == "saved"
 
 
+@pytest.mark.long
 async def test_a_text_that_is_too_large_is_cut(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(["語" * 700_000]))
     async with hosting(client, agent):
@@ -171,6 +172,7 @@ async def test_a_text_that_is_too_large_is_cut(client: Client, scripted: Scripte
     assert "of 700,000 characters are shown. It is lost." in outcome.text
 
 
+@pytest.mark.long
 async def test_what_512_calls_of_unknown_tools_are_told_fits_beside_them(client: Client, scripted: Scripted) -> None:
     tools = [tool(lambda: "", name=f"a_tool_with_a_long_name_{number:040}") for number in range(100)]
     model = scripted([[call("no_such_tool", id=f"c{number}") for number in range(512)], "Done."])

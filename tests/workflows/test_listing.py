@@ -86,6 +86,7 @@ async def test_a_status_is_written_only_when_it_changes(
     assert await _upserts(client, conversation.id) == 1, "it was running from the start, and then done"
 
 
+@pytest.mark.long
 async def test_an_older_run_of_a_conversation_is_no_conversation_of_its_own(
     client: Client, scripted: Callable[..., ScriptedModel], name: str, bounds: Bounds
 ) -> None:

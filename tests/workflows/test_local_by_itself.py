@@ -42,6 +42,7 @@ def _all_are_quick(bounds: Bounds) -> None:
     bounds(local_seconds=60.0, hurried=timedelta(seconds=60))
 
 
+@pytest.mark.long_if(lambda where: where != "worker")
 @pytest.mark.parametrize("where", ["tool", "agent", "worker", "setting"])
 async def test_a_read_tool_that_was_quick_runs_within_the_workflow_task(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, where: str
@@ -155,6 +156,7 @@ async def test_quick_tools_that_fail_in_another_order_than_they_began_replay(
     assert ways[FEWEST_RUNS:] == ["task, in vain", "task, in vain", "queue", "queue"]
 
 
+@pytest.mark.long
 async def test_what_the_tool_says_of_itself_is_told_and_not_tried_again(client: Client, scripted: Scripted) -> None:
     runs: list[int] = []
 

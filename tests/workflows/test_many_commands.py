@@ -39,6 +39,7 @@ async def states(conversations: list[Conversation]) -> set[str]:
     return {(await conversation.status()).state for conversation in conversations}
 
 
+@pytest.mark.long
 async def test_all_that_match_are_paused_before_any_worker_runs_and_resumed_likewise(
     client: Client, scripted: Scripted
 ) -> None:

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import nexusrpc
 import nexusrpc.handler
+import pytest
 from temporalio import nexus, workflow
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus
@@ -349,6 +350,7 @@ async def test_a_person_decides_and_edits_before_an_operation_runs(
     assert denied.text == "This call was denied by tester and did not run. Reason: too much"
 
 
+@pytest.mark.long
 async def test_more_operations_than_temporal_lets_wait_at_a_time_all_run(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:

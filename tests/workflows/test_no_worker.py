@@ -53,6 +53,7 @@ async def test_a_name_that_no_worker_hosts_is_refused_before_anything_starts(
         await client.conversation("wrong").cursor()
 
 
+@pytest.mark.long
 async def test_an_agent_that_had_a_worker_before_waits_for_the_next_one(client: Client, scripted: Scripted) -> None:
     model = scripted(["Done."])
     async with hosting(client, agent_on(model, name="billing")):

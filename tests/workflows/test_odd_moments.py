@@ -37,6 +37,7 @@ DECISIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 async def test_a_turn_is_cancelled_in_the_same_step_as_somebody_decides(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted([ONE[0], "Ready again."]), tools=[refund])
     cases = {
@@ -202,6 +203,7 @@ async def test_who_decides_while_another_decision_is_checked_is_told_so(client: 
     assert [result.text for result in results_of(await conversation.transcript())] == ["5 back for 81"]
 
 
+@pytest.mark.long
 async def test_a_once_tool_that_its_worker_does_not_have_has_not_run(client: Client, scripted: Scripted) -> None:
     """As in the middle of a deploy. That leaves no doubt: it runs for the first time where it is hosted."""
     model = scripted(ONE)

@@ -48,6 +48,7 @@ async def approved(conversation: Conversation, call_id: str) -> bool:
     return False
 
 
+@pytest.mark.long
 async def test_an_answer_has_the_tools_that_its_message_names_over_waits_runs_and_more_messages(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:

@@ -48,6 +48,7 @@ async def test_200_turns_with_4_kb_results_cost_little_more_than_the_records_the
     assert (worker.prefixes.hits, worker.prefixes.misses) == (TURNS, 0)
 
 
+@pytest.mark.long
 async def test_no_payload_grows_with_the_conversation(client: Client, scripted: Scripted) -> None:
     @tool
     def read_page(number: int) -> str:
@@ -65,6 +66,7 @@ async def test_no_payload_grows_with_the_conversation(client: Client, scripted: 
     assert max(last) <= max(first) + 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [10, 4096, 100_000], ids=["inline", "named", "large"])
 async def test_with_its_memory_emptied_before_every_turn_a_worker_says_the_same_byte_for_byte(
     client: Client, scripted: Scripted, size: int

@@ -32,6 +32,7 @@ REFUSED = fail(401, body={"error": {"message": "no such key"}})
 # ---------------------------------------------------------------- revived
 
 
+@pytest.mark.long
 async def test_a_revived_conversation_is_shown_to_the_model_as_it_was(client: Client, scripted: Scripted) -> None:
     """One that was compacted would not fit any more if it were shown whole."""
     model = scripted(reader(12, wordy=True, window=2_000))
@@ -66,6 +67,7 @@ async def test_a_revived_conversation_keeps_the_model_that_somebody_chose(
     assert [request["model"] for request in model.requests][1:] == ["another", "another"]
 
 
+@pytest.mark.long
 async def test_a_revived_conversation_outlives_the_history_of_its_first_life(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -132,6 +134,7 @@ async def _told_a_result(conversation: Conversation) -> bool:
 # ---------------------------------------------------------------- asked again
 
 
+@pytest.mark.long
 async def test_a_turn_that_is_asked_again_after_a_summary_has_it_in_its_prefix(
     client: Client, scripted: Scripted
 ) -> None:
@@ -156,6 +159,7 @@ async def test_a_turn_that_is_asked_again_after_a_summary_has_it_in_its_prefix(
         assert len(people) == len(set(map(str, people))), "something was said twice"
 
 
+@pytest.mark.long
 async def test_a_stalled_conversation_goes_on_without_the_histories_that_were_brought_along(
     client: Client, scripted: Scripted, bounds: Bounds, forgetful: None
 ) -> None:
@@ -216,6 +220,7 @@ async def _asks(conversation: Conversation) -> bool:
     return (await conversation.status()).turn == 1
 
 
+@pytest.mark.long
 async def test_a_handle_that_sent_more_than_a_run_remembers_gets_its_reply(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:

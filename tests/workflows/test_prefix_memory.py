@@ -85,12 +85,13 @@ async def talk(client: Client, name: str, roots: int) -> dict[str, tuple[Message
     return told | {said: await one.transcript() for said, one in forks.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "max_prefix_bytes", "roots"),
     [
         pytest.param(1, 200_000, 1, id="small"),
-        pytest.param(1, 200_000, 2, id="small, two", marks=pytest.mark.long),
-        pytest.param(2, 5_000_000, 2, id="large, two", marks=pytest.mark.long),
+        pytest.param(1, 200_000, 2, id="small, two"),
+        pytest.param(2, 5_000_000, 2, id="large, two"),
     ],
 )
 async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
@@ -137,6 +138,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     assert misses > 3
 
 
+@pytest.mark.long
 async def test_a_worker_whose_memory_is_full_reads_no_more_histories_than_a_fresh_one(
     client: Client, scripted: Scripted
 ) -> None:

@@ -43,6 +43,7 @@ class _Noted(ActivityInboundInterceptor):
         return await self.next.execute_activity(input)
 
 
+@pytest.mark.long
 async def test_turns_tools_later_runs_and_asked_agents_have_the_conversations_priority(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_long_tenant_has_a_key_of_its_own() -> None:
     assert len(one) == 32
 
 
+@pytest.mark.long
 async def test_a_tenant_does_not_wait_for_all_that_another_one_asks_for(scripted: Scripted) -> None:
     asked: list[str] = []
     full = threading.Event()

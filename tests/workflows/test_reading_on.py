@@ -50,6 +50,7 @@ class Reads:
         return taken
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handle", ["the same handle", "another handle"])
 async def test_each_reply_reads_what_came_since_the_last_one(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, handle: str
@@ -106,6 +107,7 @@ async def test_two_who_wait_at_the_same_time_both_get_the_reply(client: Client, 
         await conversation.close()
 
 
+@pytest.mark.long
 async def test_a_run_that_goes_on_as_a_new_one_is_read_from_its_beginning(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -123,6 +125,7 @@ async def test_a_run_that_goes_on_as_a_new_one_is_read_from_its_beginning(
         await conversation.close()
 
 
+@pytest.mark.long
 async def test_what_was_done_meanwhile_is_seen(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(["a", *[call("look", {"number": n}) for n in range(3)], "b", "c"]), tools=[look])
     async with hosting(client, agent):

@@ -50,6 +50,7 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PrefixCache, "remember_result", lambda *_: None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("local", [False, True], ids=["in their events", "in their markers"])
 @pytest.mark.usefixtures("_forgetful")
 async def test_the_results_of_a_reply_with_six_calls_are_found_without_the_rest_of_the_history(

@@ -104,6 +104,7 @@ async def test_a_candidate_that_pays_twice_and_skips_a_look_up_is_found_and_noth
         await client.conversation(compared.rerun.id).transcript()
 
 
+@pytest.mark.long
 async def test_the_same_candidate_makes_the_same_calls_through_all_messages_and_decisions(
     client: Client, scripted: Scripted
 ) -> None:
@@ -301,6 +302,7 @@ async def test_a_rerun_that_was_cut_short_goes_on_where_it_was(client: Client, s
     assert (asked.count(0), asked.count(1), ran) == (1, 1, [])
 
 
+@pytest.mark.long
 async def test_what_has_changed_since_is_rerun_anew_and_what_has_not_is_taken_as_it_is(
     client: Client, scripted: Scripted
 ) -> None:
@@ -464,6 +466,7 @@ def refund(cents: int) -> str:
 REFUND = call("refund", {"cents": 5})
 
 
+@pytest.mark.long
 async def test_a_call_that_was_denied_and_approved_after_a_look_up_is_the_approved_one_after_a_look_up(
     client: Client, scripted: Scripted
 ) -> None:
@@ -511,6 +514,7 @@ async def approved(conversation: Conversation) -> bool:
     return bool(status.waiting)
 
 
+@pytest.mark.long
 async def test_a_recorded_conversation_that_waits_for_an_approval_is_compared_as_far_as_it_is(
     client: Client, scripted: Scripted
 ) -> None:

@@ -23,6 +23,7 @@ from tests.support.waiting import eventually, reaches, waiting
 Scripted = Callable[..., ScriptedModel]
 
 
+@pytest.mark.long
 async def test_a_conversation_that_is_reset_goes_on_with_its_transcript(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:

@@ -17,6 +17,7 @@ from tests.support.tools import read_page
 Scripted = Callable[..., ScriptedModel]
 
 
+@pytest.mark.long
 async def test_its_limits_are_its_agents_and_not_the_defaults(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

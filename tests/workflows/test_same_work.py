@@ -243,6 +243,7 @@ async def test_a_fork_is_work_of_its_own(client: Client, scripted: Scripted) -> 
         await fork.outcome()
 
 
+@pytest.mark.long
 async def test_what_is_erased_may_begin_anew(client: Client, agent: Agent, charged: list[int]) -> None:
     name = f"{client.task_queue}-job"
     async with hosting(client, agent):
@@ -306,6 +307,7 @@ async def test_the_command_line_gives_the_same_answer_again(
     assert shell.json(*run, "Goodbye", "--again")["text"] == "re: Goodbye"
 
 
+@pytest.mark.long_if(lambda first_door: first_door == "client")
 @pytest.mark.parametrize("first_door", ["workflow", "client"])
 async def test_a_workflow_that_asks_under_an_id_gets_what_was_begun(
     client: Client, agent: Agent, charged: list[int], first_door: str

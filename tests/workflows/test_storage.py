@@ -57,6 +57,7 @@ def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     return "s3://payloads"
 
 
+@pytest.mark.long
 async def test_a_conversation_with_large_payloads_runs_and_is_read(
     server: DevServer, client: Client, scripted: Scripted, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

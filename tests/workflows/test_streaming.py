@@ -217,6 +217,7 @@ async def test_a_fallback_starts_the_turn_and_its_text_over(
     assert joined(rest[started:]) == STORY
 
 
+@pytest.mark.long
 async def test_streaming_goes_on_in_the_next_run_until_somebody_says_no(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -239,6 +240,7 @@ async def test_streaming_goes_on_in_the_next_run_until_somebody_says_no(
     assert flags == [False, True, True, True, True, False, False]
 
 
+@pytest.mark.long
 async def test_one_follower_sees_the_text_of_every_run(
     client: Client, scripted: Scripted, bounds: Bounds, cached_conversations: int
 ) -> None:

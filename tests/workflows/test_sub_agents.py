@@ -185,6 +185,7 @@ class Verdict(BaseModel):
     good: bool
 
 
+@pytest.mark.long
 async def test_however_the_other_agent_ends_the_model_is_told(client: Client, scripted: Scripted) -> None:
     @tool
     def look_up(word: str) -> str:
@@ -266,6 +267,7 @@ async def _state(conversation: Conversation) -> str:
     return (await conversation.status()).state
 
 
+@pytest.mark.long
 async def test_what_ends_the_parent_ends_the_agents_below(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
@@ -340,6 +342,7 @@ async def _is_idle(conversation: Conversation) -> bool:
     return await _state(conversation) == "idle"
 
 
+@pytest.mark.long
 async def test_agents_count_among_the_calls_that_run_at_once(client: Client, scripted: Scripted) -> None:
     begun, running, most = 0, 0, 0
 

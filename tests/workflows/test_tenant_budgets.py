@@ -29,6 +29,7 @@ from tests.support.waiting import eventually, reaches, until, waiting
 Scripted = Callable[..., ScriptedModel]
 
 
+@pytest.mark.long
 async def test_over_budget_is_a_stall_with_cause_and_cure_and_a_larger_budget_resumes_it(
     client: Client, scripted: Scripted, tenant: str
 ) -> None:
@@ -58,6 +59,7 @@ async def test_over_budget_is_a_stall_with_cause_and_cure_and_a_larger_budget_re
         assert (await third.outcome()).text == "Hello."
 
 
+@pytest.mark.long
 async def test_only_so_many_are_at_work_at_once_and_the_next_goes_on_by_itself(
     client: Client, scripted: Scripted, tenant: str
 ) -> None:
@@ -186,6 +188,7 @@ async def test_a_budget_costs_a_conversation_no_event(client: Client, scripted: 
         assert (await spent(client, tenant)).turns == 1
 
 
+@pytest.mark.long
 async def test_twenty_turns_of_an_answer_cost_the_budget_three_updates(
     client: Client, scripted: Scripted, tenant: str
 ) -> None:
@@ -238,6 +241,7 @@ async def test_a_turn_waits_for_a_budget_that_does_not_answer(client: Client, sc
             assert (await spent(elsewhere, tenant)).turns == 1
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_killed_takes_no_count_and_no_place_with_it(
     client: Client, scripted: Scripted, tenant: str
 ) -> None:

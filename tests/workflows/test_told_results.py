@@ -40,6 +40,7 @@ EVERY_KIND = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("short_runs", [False, True], ids=["one run", "many runs"])
 async def test_calls_of_every_kind_have_one_result_in_the_events(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds, short_runs: bool

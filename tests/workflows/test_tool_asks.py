@@ -108,6 +108,7 @@ async def waiting_to_answer(conversation: Conversation) -> list[str]:
     return sorted(await eventually(both))
 
 
+@pytest.mark.long
 async def test_an_approval_with_other_arguments_holds_for_every_run_though_the_run_was_continued(
     client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
@@ -128,6 +129,7 @@ async def test_an_approval_with_other_arguments_holds_for_every_run_though_the_r
     assert len({key for _, _, key in seen}) == 1
 
 
+@pytest.mark.long
 async def test_a_policy_says_who_may_answer(client: Client, scripted: Scripted) -> None:
     def approvers(_: Any, decision: Any) -> bool | str:
         return decision.verdict == "approve" or decision.by == "owner" or "only the owner answers"

@@ -186,6 +186,7 @@ LONG = 5_000_000
 """More than a message to the server may have."""
 
 
+@pytest.mark.long
 async def test_a_long_text_is_reported_shortened_and_is_no_lost_worker(
     client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:

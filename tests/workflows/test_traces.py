@@ -261,6 +261,7 @@ async def test_a_stall_and_a_pause_are_spans_as_long_as_they_last(
     assert "401" not in str(stalled.attributes), "its cause is what the provider said"
 
 
+@pytest.mark.long
 async def test_a_stall_that_nobody_resumes_is_said_with_what_ended_it(
     client: Client, scripted: Scripted, receiver: Receiver, provider: TracerProvider
 ) -> None:

@@ -72,6 +72,7 @@ async def test_a_predicate_that_raises_what_is_no_error_has_no_reply_paid_for_tw
     assert len(model.requests) == 2
 
 
+@pytest.mark.long
 async def test_one_call_whose_predicate_hangs_is_no_delay_for_the_others_of_its_reply(
     client: Client, scripted: Scripted, stuck: Callable[[], Any], bounds: Bounds
 ) -> None:
@@ -295,6 +296,7 @@ async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_ali
     assert result.text == f"done by try {attempts[-1]}" != "done by try 1"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_tool_that_blocks_the_loop_costs_nothing_else_on_its_worker(
     client: Client, scripted: Scripted, bounds: Bounds

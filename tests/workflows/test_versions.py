@@ -46,6 +46,7 @@ async def ended(*conversations: Conversation) -> None:
         await conversation.outcome()
 
 
+@pytest.mark.long
 async def test_a_conversation_stays_with_the_version_of_its_first_turn(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:

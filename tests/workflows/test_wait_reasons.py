@@ -64,6 +64,7 @@ def pay_forever() -> Any:
     return pay
 
 
+@pytest.mark.long
 async def test_a_run_once_call_without_a_result_has_not_run_or_its_outcome_is_unknown(
     client: Client, scripted: Scripted
 ) -> None:
@@ -93,6 +94,7 @@ async def test_a_run_once_call_without_a_result_has_not_run_or_its_outcome_is_un
         assert await side_by_side(fails, {kind: kind for kind in waits_for}) == waits_for
 
 
+@pytest.mark.long
 async def test_a_result_that_can_not_be_read_is_told_in_the_same_words(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
@@ -174,6 +176,7 @@ async def test_a_policy_that_can_not_be_asked_is_told_of_as_in_the_status(client
     assert await told(conversation) == [(one.reason, one.why) for one in (first, second, third)]
 
 
+@pytest.mark.long
 async def test_what_may_have_run_stays_in_doubt_whatever_else_is_wrong_with_it(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:

@@ -76,6 +76,7 @@ def _asked_first(lost: events.ToolLost, told: list[events.Event]) -> bool:
     return any(isinstance(e, events.ApprovalRequested) and e.call.call_id == lost.call_id for e in before)
 
 
+@pytest.mark.long
 async def test_edits_that_do_not_fit_can_be_tried_for_as_long_as_it_takes(
     client: Client, scripted: Scripted, cached_conversations: int, followed: Callable[[Conversation], None]
 ) -> None:
@@ -107,6 +108,7 @@ async def test_edits_that_do_not_fit_can_be_tried_for_as_long_as_it_takes(
     assert runs[0] in key
 
 
+@pytest.mark.long
 async def test_the_edits_of_a_turn_are_counted_through_its_runs(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -124,6 +126,7 @@ async def test_the_edits_of_a_turn_are_counted_through_its_runs(
         assert (await conversation.outcome()).text == "Done."
 
 
+@pytest.mark.long
 async def test_people_who_may_not_decide_can_try_for_as_long_as_it_takes(
     client: Client, scripted: Scripted, cached_conversations: int, followed: Callable[[Conversation], None]
 ) -> None:
@@ -148,6 +151,7 @@ async def test_people_who_may_not_decide_can_try_for_as_long_as_it_takes(
     assert result.text.endswith("5 back for 81")
 
 
+@pytest.mark.long
 async def test_what_a_reply_has_come_to_goes_along_to_the_next_run(
     client: Client, scripted: Scripted, cached_conversations: int, followed: Callable[[Conversation], None]
 ) -> None:
@@ -217,6 +221,7 @@ async def test_what_a_reply_has_come_to_goes_along_to_the_next_run(
     assert results_of(await branch.transcript())[: len(results)] == results
 
 
+@pytest.mark.long
 async def test_a_call_expires_when_it_would_have_in_the_run_that_asked(
     client: Client, scripted: Scripted, cached_conversations: int, followed: Callable[[Conversation], None]
 ) -> None:

@@ -125,7 +125,7 @@ DECISIONS = {
 
 
 # How deep a call is, and what is decided on it, meet in one place: where a handle finds the call's conversation.
-@pytest.mark.long_if(lambda what, deep: deep and what not in ("approve", "every call", "question"))
+@pytest.mark.long_if(lambda deep: deep)
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("what", DECISIONS)
 async def test_a_call_of_a_sub_agent_is_shown_and_decided_at_its_parent(
@@ -172,6 +172,7 @@ async def test_equal_ids_are_told_apart_by_their_addresses(client: Client, scrip
     assert paid == [5]
 
 
+@pytest.mark.long
 async def test_everything_is_decided_at_once_and_once(client: Client, scripted: Scripted) -> None:
     calls = [call("refund", {"cents": cents}, id=f"x{cents}") for cents in (1, 2)]
     own = [call("refund", {"cents": 7}, id="own")]
@@ -207,6 +208,7 @@ async def test_who_may_decide_is_asked_of_the_agent_that_asked(client: Client, s
     assert paid == []
 
 
+@pytest.mark.long
 async def test_client_tools_of_sub_agents_run_where_the_parents_do(client: Client, scripted: Scripted) -> None:
     calls = [call("locate", {"cents": cents}, id=f"x{cents}") for cents in (1, 2)]
     async with asking(client, scripted, *calls, deep=True) as (conversation, child):
@@ -214,6 +216,7 @@ async def test_client_tools_of_sub_agents_run_where_the_parents_do(client: Clien
         assert await helpers_results(child) == ["1 steps away", "2 steps away"]
 
 
+@pytest.mark.long
 async def test_events_tell_what_waits_below_while_it_waits(client: Client, scripted: Scripted) -> None:
     async with asking(client, scripted, REFUND, deep=True) as (conversation, child):
         live: list[Event] = []
@@ -274,6 +277,7 @@ async def used(caller: mcp.Client, name: str, **arguments: Any) -> Any:
     return result.structured_content
 
 
+@pytest.mark.long
 async def test_an_mcp_caller_is_shown_what_waits_below_and_decides_there(client: Client, scripted: Scripted) -> None:
     async with (
         asking(client, scripted, REFUND, deep=True) as (conversation, child),
@@ -310,6 +314,7 @@ async def test_an_mcp_client_is_asked_about_what_waits_below(client: Client, scr
     assert sorted(paid) == [5, 7]
 
 
+@pytest.mark.long
 async def test_commands_show_what_waits_below_and_decide_there(
     client: Client, scripted: Scripted, shell: Shell
 ) -> None:

@@ -53,6 +53,7 @@ def read_page(gate: asyncio.Event) -> Any:
     return read_page
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", WORST)
 async def test_large_messages_that_wait_for_the_next_run_reach_the_model(
     client: Client,
@@ -81,6 +82,7 @@ async def test_large_messages_that_wait_for_the_next_run_reach_the_model(
     assert await largest_payload(client, conversation) < TWO_MIB
 
 
+@pytest.mark.long
 async def test_ids_of_five_hundred_pictures_are_remembered_in_few_bytes_in_the_next_run(
     client: Client, scripted: Scripted, read_page: Any, gate: asyncio.Event, bounds: Bounds
 ) -> None:
@@ -127,6 +129,7 @@ async def all_of(sent: Any) -> None:
     await asyncio.gather(*map(one, sent))
 
 
+@pytest.mark.long
 async def test_the_largest_answers_to_all_calls_of_a_reply_reach_the_model(client: Client, scripted: Scripted) -> None:
     @tool(runs_on="client")
     def ask(number: int) -> str: ...
@@ -146,6 +149,7 @@ async def test_the_largest_answers_to_all_calls_of_a_reply_reach_the_model(clien
     assert await largest_payload(client, conversation) < TWO_MIB
 
 
+@pytest.mark.long
 async def test_a_conversation_that_is_closed_with_large_messages_can_be_revived(
     client: Client, scripted: Scripted
 ) -> None:
@@ -177,6 +181,7 @@ def refused_if_short(messages: list[dict[str, Any]]) -> Any:
     return "Yes." if len(messages) > 1 else fail(400, "no")
 
 
+@pytest.mark.long
 async def test_a_large_word_on_each_of_many_calls_is_checked_and_goes_along(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +211,7 @@ async def test_a_large_word_on_each_of_many_calls_is_checked_and_goes_along(
     assert await largest_payload(client, conversation) < TWO_MIB
 
 
+@pytest.mark.long
 async def test_an_outcome_has_what_was_not_answered(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(refused_if_short))
 
@@ -243,6 +249,7 @@ async def test_an_output_that_is_larger_than_its_text_is_refused_to_the_model(
     assert "has 900,008 bytes as JSON; the limit is 400,000" in json.dumps(model.requests[1]["messages"][-1])
 
 
+@pytest.mark.long
 async def test_a_call_with_very_long_arguments_waits_and_is_decided(client: Client, scripted: Scripted) -> None:
     """To show them all, each letter written out, takes longer than the two seconds that a workflow task may take."""
 
