@@ -158,12 +158,13 @@ class ConversationWorkflow:
             return self._end_with("cancelled", reason="the workflow was cancelled")
         if limit:
             return self._end_with("limit_reached", reason=limit)
-        if problem := self._state.last_reply.output_problem:
-            return self._end_with("failed", reason=f"{UNFIT_OUTPUT}: {problem}")
         if cut := self._state.cancelled:
             return self._end_with("cancelled", reason=cut)
         if self._state.abandoned and (self._state.unseen.messages or self._state.inbox.messages):
             return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
+        # Only behind these: whoever cancelled or closed it wanted no correction any more.
+        if problem := self._state.last_reply.output_problem:
+            return self._end_with("failed", reason=f"{UNFIT_OUTPUT}: {problem}")
         reason = CUT_OFF.get(self._state.last_reply.stop)
         if self._closed_between_turns:
             reason = CLOSED_UNANSWERED

@@ -150,6 +150,8 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(975_412, id="a-turn-is-cancelled-as-its-results-are-made-fit-for-the-next-run"),
         # By the history, it was corrected all the same.
         pytest.param(22_000_019, id="a-reply-that-does-not-fit-comes-together-with-the-end-of-its-turn"),
+        # It ended as failed, and who waited was told that the reply does not fit.
+        pytest.param(989_245, id="a-correction-that-does-not-fit-comes-whole-after-its-turn-was-cancelled"),
         pytest.param(532, id="a-concluding-turn-stalls-and-its-workflow-is-cancelled"),  # it had a limit ever after
     ],
 )

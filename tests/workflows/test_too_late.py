@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from temporalio import activity
 from temporalio.client import WorkflowHandle
 
@@ -34,6 +35,10 @@ from tests.support.waiting import WAIT_SECONDS, busy_taking, eventually, nothing
 Scripted = Callable[..., ScriptedModel]
 
 KEEP_OPEN = timedelta(minutes=1)
+
+
+class Invoice(BaseModel):
+    cents: int
 
 
 @pytest.fixture
@@ -81,6 +86,33 @@ async def test_a_whole_reply_that_comes_after_its_turn_was_cancelled_counts(
     texts = [message.text for message in await conversation.transcript()]
     assert texts == ["1", "Old.", "2", "To 3 messages.", "3", "To 5 messages."]
     assert [event.kind for event in await told(conversation)].count("replied") == 3
+
+
+@pytest.mark.usefixtures("unheard")
+@pytest.mark.parametrize("keep_open", [None, KEEP_OPEN], ids=["ends", "kept-open"])
+@pytest.mark.parametrize("said", ["Eighty.", '{"cents": 80}'], ids=["does-not-fit", "fits"])
+async def test_a_correction_that_comes_after_its_turn_was_cancelled_ends_as_cancelled(
+    client: Client, scripted: Scripted, cached_conversations: int, said: str, keep_open: timedelta | None
+) -> None:
+    """If it did not fit the output type, the conversation had failed, although nobody wanted it any more."""
+    may_come = threading.Event()
+    model = scripted(["About eighty.", slow(said, until=may_come)], order="arrival")
+    agent = agent_on(model, output=Invoice)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "How much?", keep_open=keep_open)
+        await eventually(lambda: len(model.requests) == 2)
+        await client.temporal.get_workflow_handle(conversation.id).signal("cancel_turn", {"by": "me"})
+        may_come.set()
+        if keep_open:
+            await reaches(conversation, "idle")
+            with pytest.raises(Ended, match=r"The turn of conversation .* was cancelled"):
+                await conversation.reply()
+            await conversation.close()
+        outcome = await conversation.outcome()
+        with pytest.raises(Ended, match="ended before it answered every message: the turn was cancelled by me"):
+            await conversation.reply()
+    assert (outcome.status, outcome.reason, outcome.text) == ("cancelled", "the turn was cancelled by me", said)
+    assert len(model.requests) == 2
 
 
 @pytest.mark.usefixtures("unheard")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from everturn import Client
+from everturn import Client, Conversation
 from everturn.errors import ConversationError, Ended
 from everturn.records import Outcome
-from everturn.testing import ScriptedModel, call
+from everturn.state import MAX_REPAIRS
+from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
+from tests.support.waiting import reaches
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -55,6 +57,35 @@ async def test_a_reply_that_never_fits_is_no_value(client: Client, scripted: Scr
         assert (outcome.status, outcome.value, outcome.text) == ("failed", None, "much")
         with pytest.raises(Ended, match="ended without an output: the last reply does not fit"):
             await client.conversation(outcome.id, agent=judge).reply()
+
+
+@pytest.mark.parametrize("next_answer", [False, True], ids=["in-its-correction", "in-the-next-answer"])
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (Conversation.cancel_turn, "the turn was cancelled by tester"),
+        (Conversation.close, "the conversation was closed before it was answered"),
+    ],
+    ids=["cancel_turn", "close"],
+)
+async def test_what_people_end_after_a_reply_that_does_not_fit_is_cancelled(
+    client: Client, scripted: Scripted, end: Callable[[Conversation], Awaitable[Any]], reason: str, *, next_answer: bool
+) -> None:
+    """It had failed, over a reply that was to be corrected, or that is of an earlier answer."""
+    unfit = ["much"] * (1 + MAX_REPAIRS if next_answer else 1)
+    judge = agent_on(scripted([*unfit, fail(400)], order="arrival"), name="judge", output=Invoice)
+    async with hosting(client, judge):
+        conversation = await client.start(judge, "How much?", keep_open=HOUR)
+        if next_answer:
+            await reaches(conversation, "idle")
+            await conversation.send("And now?")
+        await reaches(conversation, "stalled")
+        await end(conversation)
+        if end is Conversation.cancel_turn:
+            await reaches(conversation, "idle")
+            await conversation.close()
+        outcome = await conversation.outcome()
+    assert (outcome.status, outcome.reason, outcome.value) == ("cancelled", reason, None)
 
 
 @pytest.mark.parametrize(("output", "text"), [(None, "In words."), (list[int], "[7]")])
