@@ -2,7 +2,7 @@
 long one to do when the others have ended.
 
 xdist cuts the list into one piece for each process; whoever is through with theirs takes from the end of another's. So
-each piece has its share of the long ones long before its end, and ends with what is done at once."""
+each piece begins with its share of the long ones, and ends with what is done at once."""
 
 from __future__ import annotations
 
@@ -23,23 +23,38 @@ FIRST_OF_LONG = (
 )
 """What takes longest in `make long`, the longest first. In `make test`, little is left of these files."""
 
+WAITING = (
+    *("tests/workflows/test_batches.py", "tests/crash/test_kills.py", "tests/crash/test_task_timeouts.py"),
+    *("tests/workflows/test_user_code.py", "tests/workflows/test_devserver.py", "tests/workflows/test_evaluations.py"),
+    *("tests/workflows/test_killed_worker.py", "tests/workflows/test_server_dies.py"),
+    *("tests/workflows/test_steering.py", "tests/workflows/test_awaited_worker.py", "tests/workflows/test_roles.py"),
+    *("tests/workflows/test_cli_run.py", "tests/workflows/test_live_http.py", "tests/unit/test_connections.py"),
+    *("tests/providers/test_aimock.py", "tests/workflows/test_agent_store.py", "tests/workflows/test_drain.py"),
+    *("tests/workflows/test_background.py", "tests/workflows/test_open_calls.py"),
+)
+"""The files that take long and compute little: they wait for time-outs, kills and programs. The longest first."""
+
 FIRST = (
     *FIRST_OF_LONG,
-    *("tests/workflows/test_batches.py", "tests/workflows/test_user_code.py", "tests/crash/test_task_timeouts.py"),
-    *("tests/crash/test_kills.py", "tests/workflows/test_mcp.py", "tests/workflows/test_gate.py"),
-    *("tests/workflows/test_devserver.py", "tests/workflows/test_evaluations.py", "tests/workflows/test_mcp_floods.py"),
-    *("tests/crash/test_bad_input.py", "tests/workflows/test_awaited_worker.py", "tests/unit/test_mcp_errors.py"),
-    *("tests/workflows/test_tenant_budgets.py", "tests/workflows/test_continue_as_new.py"),
-    *("tests/workflows/test_following.py", "tests/workflows/test_roles.py", "tests/workflows/test_steering.py"),
-    *("tests/workflows/test_waiting_across_runs.py", "tests/workflows/test_killed_worker.py"),
-    *("tests/workflows/test_activity_tools.py", "tests/workflows/test_server_dies.py"),
-    *("tests/workflows/test_tool_retries.py", "tests/workflows/test_ui_ai_sdk.py"),
-    *("tests/simulation/test_newer_worlds.py", "tests/workflows/test_decisions_in_time.py"),
-    *("tests/providers/test_aimock.py", "tests/workflows/test_told_results.py", "tests/workflows/test_restored.py"),
-    *("tests/unit/test_connections.py", "tests/simulation/test_simulation.py"),
+    *("tests/workflows/test_mcp.py", "tests/workflows/test_activity_tools.py", "tests/workflows/test_webhooks.py"),
+    *("tests/crash/test_bad_input.py", "tests/workflows/test_rerun.py", "tests/workflows/test_told_as_taken.py"),
+    *("tests/workflows/test_nexus_tools.py", "tests/workflows/test_plugin.py", "tests/unit/test_mcp_errors.py"),
+    *(
+        "tests/workflows/test_tenant_budgets.py",
+        "tests/workflows/test_restored.py",
+        "tests/workflows/test_streaming.py",
+    ),
+    *("tests/workflows/test_tool_retries.py", "tests/workflows/test_erase.py", "tests/workflows/test_gate.py"),
+    *("tests/workflows/test_cancelled_replies.py", "tests/workflows/test_waiting_below.py"),
+    *("tests/simulation/test_simulation.py", "tests/workflows/test_storage.py", "tests/workflows/test_mcp_floods.py"),
+    *(
+        "tests/workflows/test_traces.py",
+        "tests/simulation/test_coincidences.py",
+        "tests/simulation/test_newer_worlds.py",
+    ),
     *("tests/test_docs.py", "tests/ui/test_inbox_reach.py", "tests/ui/test_inbox.py", "tests/ui/test_inbox_http.py"),
 )
-"""The files that take longest, the longest first."""
+"""The others that take longest, the longest first."""
 
 PAGES = (
     *("tests/ui/", "tests/test_docs", "tests/test_site.py", "tests/test_cookbook.py", "tests/test_beside.py"),
@@ -55,18 +70,18 @@ LAST = ("tests/providers/", "tests/unit/", "tests/replay/", "tests/test_docs_com
 
 
 def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
-    files = [(name, list(those)) for name, those in groupby(items, key=lambda item: item.nodeid.partition("::")[0])]
-    first = sorted((file for file in files if file[0] in FIRST), key=lambda file: FIRST.index(file[0]))
-    last = [file for file in files if file[0].startswith(LAST) and file not in first]
-    between = [file for file in files if file not in first and file not in last]
-    left = [item for _, those in last for item in those]
-    pieces: list[list[pytest.Item]] = []
-    for number in range(processes):
-        # What takes longest mostly waits: one process after the other has it, beside those that compute meanwhile.
-        others = between[number::processes]
-        before = len(others) * number // processes
-        ordered = [*others[:before], *first[number::processes], *others[before:]]
-        pieces.append([item for _, those in ordered for item in those])
+    files = {name: list(those) for name, those in groupby(items, key=lambda item: item.nodeid.partition("::")[0])}
+    waiting = [files.pop(name) for name in WAITING if name in files]
+    first = [files.pop(name) for name in FIRST if name in files]
+    left = [item for name, those in files.items() if name.startswith(LAST) for item in those]
+    between = [those for name, those in files.items() if not name.startswith(LAST)]
+    # Two of five processes have what waits, so that the others find a core that is free.
+    wait = max(1, processes * 2 // 5) if waiting else 0
+    shares = [waiting[number::wait] for number in range(wait)]
+    shares += [[*first, *between][number :: processes - wait] for number in range(processes - wait)]
+    if processes == wait:
+        shares[0] += [*first, *between]
+    pieces = [[item for those in share for item in those] for share in shares]
     size = len(items) // processes
     for piece in pieces[:-1]:
         room = max(0, size - len(piece))

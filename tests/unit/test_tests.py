@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.order import FIRST, LAST, in_pieces
+from tests.support.order import FIRST, LAST, WAITING, in_pieces
 from tests.support.timed import CLOCKS, asserted_times
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,12 @@ def trees(words: str = "") -> list[tuple[str, ast.Module]]:
 
 
 def test_every_test_is_run_once_in_whatever_pieces() -> None:
-    files = [*("tests/workflows/test_a.py", "tests/ui/test_b.py"), *FIRST, *(f"{name}test_c.py" for name in LAST)]
+    files = [
+        *("tests/workflows/test_a.py", "tests/ui/test_b.py"),
+        *FIRST,
+        *WAITING,
+        *(f"{name}test_c.py" for name in LAST),
+    ]
     items: list[Any] = [SimpleNamespace(nodeid=f"{file}::{number}") for file in files for number in range(7)]
     for processes in (1, 2, 3, 8, 100):
         assert sorted(in_piece.nodeid for in_piece in in_pieces(items, processes)) == sorted(
@@ -48,7 +53,7 @@ def test_every_test_is_run_once_in_whatever_pieces() -> None:
 
 
 def test_the_long_ones_are_there() -> None:
-    assert [name for name in FIRST if not (ROOT / name).exists()] == []
+    assert [name for name in (*FIRST, *WAITING) if not (ROOT / name).exists()] == []
 
 
 def test_no_test_takes_anything_from_another_one() -> None:
