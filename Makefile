@@ -2,8 +2,8 @@
 PYTHON ?= python3
 # More arguments for pytest: make test ARGS="-k approval"
 ARGS ?=
-# How many processes test at a time: three more than there are cores, since most tests wait. Each has a Temporal server.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 6) + 3)')
+# How many processes test at a time: four more than there are cores, since most tests wait. Each has a Temporal server.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 6) + 4)')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 

@@ -2,7 +2,7 @@
 long one to do when the others have ended.
 
 xdist cuts the list into one piece for each process; whoever is through with theirs takes from the end of another's. So
-each piece begins with its share of the long ones, and ends with what is done at once."""
+each but the last piece begins with its share of the long ones, and ends with what is done at once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]
         room = max(0, size - len(piece))
         piece.extend(left[:room])
         del left[:room]
-    return [item for piece in [*pieces[:-1], [*pieces[-1], *left]] for item in piece]
+    pieces[-1] = [*left, *pieces[-1]]  # what computes, beside those that still wait
+    return [item for piece in pieces for item in piece]
 
 
 @cache
