@@ -280,6 +280,8 @@ class StateByHistory:
         state = self.state
         if request.summarise:
             state.take_summary(reply)
+            if state.is_over_with_summary:
+                state.end_answer()
             return
         state.take_reply(reply)
         self.reply = reply
@@ -573,7 +575,9 @@ def _copy_value(value: Any, copies: dict[int, Any]) -> Any:
 
 def _goes_on(step: steps.Step) -> bool:
     """A reply that puts another agent in charge, or that does not fit and is to be corrected: not if its turn was
-    cancelled before it came."""
+    cancelled before it came. A summary, which no turn may follow if it was closed before."""
     if not isinstance(step, steps.TurnCompleted):
         return False
+    if step.request.summarise:
+        return True
     return step.reply.output_problem is not None or any(isinstance(plan, RunHandoff) for plan in step.reply.plan)

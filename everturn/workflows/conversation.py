@@ -49,6 +49,9 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 
 CLOSED_UNANSWERED: Final = "the conversation was closed before it was answered"
 
+NO_TURN_AFTER_CLOSE: Final = "no turn after a close"
+"""The patch marker of runs that, if they are closed while a summary is written, begin no turn after it."""
+
 
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
 @workflow.defn(name=names.CONVERSATION, sandboxed=False)
@@ -226,6 +229,8 @@ class ConversationWorkflow:
                     return state.limit
             if state.abandoned:
                 return None
+            if state.is_over_with_summary and workflow.patched(NO_TURN_AFTER_CLOSE):
+                return state.limit_that_ends(workflow.time())
 
     async def _summarise(self) -> None:
         """Lets the model write a summary, which it is then shown instead of the old messages."""
