@@ -47,6 +47,8 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         pytest.param(1_000_249, id="terminated-as-it-closes-with-a-message"),  # who revived it lost that message
         # Its outcome had neither the reply nor what that had cost.
         pytest.param(1_010_338, id="a-turn-and-its-workflow-are-cancelled-and-then-the-reply-comes"),
+        # The simulation's rule did not count a turn that was given up as it closed, if a message took it up again.
+        pytest.param(1_011_223, id="a-turn-fails-as-it-closes-with-a-message", marks=OF_THE_SIMULATION),
         # Its model was asked once more, though nobody had said anything.
         pytest.param(1_012_152, id="closed-as-a-summary-comes"),
         # The simulation's rule wanted the words of a try that another one had taken the place of.
