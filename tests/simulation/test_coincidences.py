@@ -49,6 +49,10 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         pytest.param(1_010_338, id="a-turn-and-its-workflow-are-cancelled-and-then-the-reply-comes"),
         # The simulation's rule did not count a turn that was given up as it closed, if a message took it up again.
         pytest.param(1_011_223, id="a-turn-fails-as-it-closes-with-a-message", marks=OF_THE_SIMULATION),
+        # The simulation's rule looked for the results of a turn that has left no event.
+        pytest.param(
+            1_012_424, id="a-turn-with-results-is-begun-and-its-workflow-cancelled-at-once", marks=OF_THE_SIMULATION
+        ),
         # Its model was asked once more, though nobody had said anything.
         pytest.param(1_012_152, id="closed-as-a-summary-comes"),
         # The simulation's rule wanted the words of a try that another one had taken the place of.
