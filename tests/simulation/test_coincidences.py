@@ -53,6 +53,8 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         pytest.param(
             1_012_424, id="a-turn-with-results-is-begun-and-its-workflow-cancelled-at-once", marks=OF_THE_SIMULATION
         ),
+        # The simulation's rule took the model that was fallen back to for the one of a turn that was to come.
+        pytest.param(1_011_950, id="a-model-fails-as-its-workflow-is-cancelled", marks=OF_THE_SIMULATION),
         # Its model was asked once more, though nobody had said anything.
         pytest.param(1_012_152, id="closed-as-a-summary-comes"),
         # The simulation's rule wanted the words of a try that another one had taken the place of.

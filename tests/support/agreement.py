@@ -263,6 +263,10 @@ class Told:
     def _take_untold(self, step: steps.Step) -> None:
         """What no event tells: what the run began with, and what was spent beside whole replies."""
         match step:
+            case steps.CancelRequested():
+                self._cut_short = True
+                if not self._fallback_asked:
+                    self.model = None  # what failed together with that may have come before it, or after
             case steps.Expired(call_id=call_id):
                 self.asked.pop(call_id, None)  # its result is told with the next turn
             case steps.RunStarted(start=start) if carry := start.carry:
