@@ -455,6 +455,7 @@ class StateByHistory:
 
     def _follow_up(self) -> None:
         self._end_if_cancelled()
+        self._end_if_abandoned()
         self._begin_next_answer()
 
     def _end_if_cancelled(self) -> None:
@@ -465,6 +466,13 @@ class StateByHistory:
             self.state.limit = None
             self._close_reply()
             self.state.end_answer()
+
+    def _end_if_abandoned(self) -> None:
+        """It was closed while its turn failed or was held: nobody is asked again. What was said meanwhile may have to
+        wait until results fit into the next run."""
+        state = self.state
+        if state.abandoned and state.answering and not (self._runs or self._awaits_worker or self.calls.planned):
+            state.end_answer()
 
     def _begin_next_answer(self) -> None:
         state = self.state

@@ -47,6 +47,8 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         pytest.param(1_000_249, id="terminated-as-it-closes-with-a-message"),  # who revived it lost that message
         # Its outcome had neither the reply nor what that had cost.
         pytest.param(1_010_338, id="a-turn-and-its-workflow-are-cancelled-and-then-the-reply-comes"),
+        # By the history, it answered on while its results were made fit for the next run.
+        pytest.param(1_013_462, id="a-turn-fails-as-it-closes-with-a-message-and-large-results"),
         # The simulation's rule did not count a turn that was given up as it closed, if a message took it up again.
         pytest.param(1_011_223, id="a-turn-fails-as-it-closes-with-a-message", marks=OF_THE_SIMULATION),
         # The simulation's rule looked for the results of a turn that has left no event.
