@@ -20,9 +20,6 @@ R = TypeVar("R")
 CANCELLING: Final = "everturn_cancelling"
 """The function by which a run says to its worker, and to no history, that it cancels something here."""
 
-REPLY_WITH_THE_END: Final = "a reply that comes with the workflow's cancellation"
-"""The patch marker of runs whose cancelled turn counts what comes in together with the workflow's cancellation."""
-
 SETTLING_STEPS = 10
 """Turns of the event loop, and some more, in which a result that is there reaches its handle."""
 
@@ -71,15 +68,11 @@ async def wait_for_turn(turn: asyncio.Task[Any], *, on_lost: Callable[[BaseExcep
             turn.cancel()
             if hurry := workflow.extern_functions().get(CANCELLING):  # in a replay, it only costs a heartbeat
                 hurry(workflow.info().run_id)
-        came_with_the_end = False
         while not turn.done() and workflow.cancellation_reason() is None:
             await _wait_despite_cancellation(workflow.wait([turn]))
             if not turn.done() and workflow.cancellation_reason() is not None:
-                await let_results_arrive()
-                came_with_the_end = turn.done()
+                await let_results_arrive()  # what came in with it counts
         if not turn.done() or turn.cancelled():
-            raise
-        if came_with_the_end and not workflow.patched(REPLY_WITH_THE_END):
             raise
         if error := turn.exception():
             on_lost(error)

@@ -49,9 +49,6 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 
 CLOSED_UNANSWERED: Final = "the conversation was closed before it was answered"
 
-NO_TURN_AFTER_CLOSE: Final = "no turn after a close"
-"""The patch marker of runs that, if they are closed while a summary is written, begin no turn after it."""
-
 
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
 @workflow.defn(name=names.CONVERSATION, sandboxed=False)
@@ -229,7 +226,7 @@ class ConversationWorkflow:
                     return state.limit
             if state.abandoned:
                 return None
-            if state.is_over_with_summary and workflow.patched(NO_TURN_AFTER_CLOSE):
+            if state.is_over_with_summary:
                 return state.limit_that_ends(workflow.time())
 
     async def _summarise(self) -> None:
