@@ -19,7 +19,7 @@ from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
-from everturn.records import Message, ToolResult, Usage, cost_with, results_in
+from everturn.records import Message, ToolResult, Usage, cost_with, is_said_by_person, results_in
 from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
 from everturn.truncation import shortened_reason
 
@@ -491,6 +491,11 @@ class State:
         return self.last_reply.final and not (
             self.answering or self.cancelled or self.inbox.messages or self.inbox.late
         )
+
+    @property
+    def is_over_with_summary(self) -> bool:
+        """It was closed while the model wrote a summary, and nobody has said what the next turn would answer."""
+        return self.closing and not any(map(is_said_by_person, self.unseen.messages))
 
     @property
     def agent(self) -> str:

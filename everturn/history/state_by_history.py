@@ -280,6 +280,8 @@ class StateByHistory:
         state = self.state
         if request.summarise:
             state.take_summary(reply)
+            if state.is_over_with_summary:
+                state.end_answer()
             return
         state.take_reply(reply)
         self.reply = reply
@@ -453,6 +455,7 @@ class StateByHistory:
 
     def _follow_up(self) -> None:
         self._end_if_cancelled()
+        self._end_if_abandoned()
         self._begin_next_answer()
 
     def _end_if_cancelled(self) -> None:
@@ -463,6 +466,13 @@ class StateByHistory:
             self.state.limit = None
             self._close_reply()
             self.state.end_answer()
+
+    def _end_if_abandoned(self) -> None:
+        """It was closed while its turn failed or was held: nobody is asked again. What was said meanwhile may have to
+        wait until results fit into the next run."""
+        state = self.state
+        if state.abandoned and state.answering and not (self._runs or self._awaits_worker or self.calls.planned):
+            state.end_answer()
 
     def _begin_next_answer(self) -> None:
         state = self.state
@@ -573,7 +583,9 @@ def _copy_value(value: Any, copies: dict[int, Any]) -> Any:
 
 def _goes_on(step: steps.Step) -> bool:
     """A reply that puts another agent in charge, or that does not fit and is to be corrected: not if its turn was
-    cancelled before it came."""
+    cancelled before it came. A summary, which no turn may follow if it was closed before."""
     if not isinstance(step, steps.TurnCompleted):
         return False
+    if step.request.summarise:
+        return True
     return step.reply.output_problem is not None or any(isinstance(plan, RunHandoff) for plan in step.reply.plan)

@@ -70,6 +70,8 @@ async def wait_for_turn(turn: asyncio.Task[Any], *, on_lost: Callable[[BaseExcep
                 hurry(workflow.info().run_id)
         while not turn.done() and workflow.cancellation_reason() is None:
             await _wait_despite_cancellation(workflow.wait([turn]))
+            if not turn.done() and workflow.cancellation_reason() is not None:
+                await let_results_arrive()  # what came in with it counts
         if not turn.done() or turn.cancelled():
             raise
         if error := turn.exception():

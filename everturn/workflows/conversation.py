@@ -226,6 +226,8 @@ class ConversationWorkflow:
                     return state.limit
             if state.abandoned:
                 return None
+            if state.is_over_with_summary:
+                return state.limit_that_ends(workflow.time())
 
     async def _summarise(self) -> None:
         """Lets the model write a summary, which it is then shown instead of the old messages."""

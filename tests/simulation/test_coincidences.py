@@ -45,6 +45,20 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         # By the history, the turn that was begun and cancelled in one workflow task did not count.
         pytest.param(1_000_580, id="a-stalled-turn-and-its-workflow-are-cancelled-at-once"),
         pytest.param(1_000_249, id="terminated-as-it-closes-with-a-message"),  # who revived it lost that message
+        # Its outcome had neither the reply nor what that had cost.
+        pytest.param(1_010_338, id="a-turn-and-its-workflow-are-cancelled-and-then-the-reply-comes"),
+        # By the history, it answered on while its results were made fit for the next run.
+        pytest.param(1_013_462, id="a-turn-fails-as-it-closes-with-a-message-and-large-results"),
+        # The simulation's rule did not count a turn that was given up as it closed, if a message took it up again.
+        pytest.param(1_011_223, id="a-turn-fails-as-it-closes-with-a-message", marks=OF_THE_SIMULATION),
+        # The simulation's rule looked for the results of a turn that has left no event.
+        pytest.param(
+            1_012_424, id="a-turn-with-results-is-begun-and-its-workflow-cancelled-at-once", marks=OF_THE_SIMULATION
+        ),
+        # The simulation's rule took the model that was fallen back to for the one of a turn that was to come.
+        pytest.param(1_011_950, id="a-model-fails-as-its-workflow-is-cancelled", marks=OF_THE_SIMULATION),
+        # Its model was asked once more, though nobody had said anything.
+        pytest.param(1_012_152, id="closed-as-a-summary-comes"),
         # The simulation's rule wanted the words of a try that another one had taken the place of.
         pytest.param(11_000_719, id="lost-and-cut-short-before-the-next-try-has-said-a-word", marks=OF_THE_SIMULATION),
         # The simulated SDK replayed the ends of local activities in another order than SDK 1.35 does.

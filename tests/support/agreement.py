@@ -81,6 +81,16 @@ READ_OFF: dict[str, Callable[[State], Any]] = {
 }
 
 
+OF_A_TURN_WITHOUT_EVENTS = {"unseen._in_events", "in events"}
+"""Which results are in events: to the conversation, those of a turn that it has begun have them all."""
+
+
+def ends_in_a_turn_without_events(step: steps.Step, before: State) -> bool:
+    """Whether the conversation has begun a turn and been cancelled in one workflow task. `before`: what its history
+    says up to this step."""
+    return isinstance(step, steps.RunClosed) and step.outcome is not None and step.outcome.turns > before.turn
+
+
 def facts(state: State) -> dict[str, Any]:
     """All that both sides know, as it is now: every field, the private ones too. Nothing in it changes any more."""
     fields = {name: value for name, value in _fields(state) if name not in NOT_COMPARED}
@@ -169,6 +179,7 @@ async def check(history: WorkflowHistory, converter: DataConverter, *, in_thread
     begun_by_end = {end: begun for begun, end in tasks.items()}
     for event in history.events[: max(begun_by_end)]:
         step = await reader.read_event(event)
+        passed_over = OF_A_TURN_WITHOUT_EVENTS if ends_in_a_turn_without_events(step, by_history.state) else set()
         by_history.take_step(step)
         told.take(step)
         held = runner.facts.get(begun_by_end.get(event.event_id, 0))
@@ -179,6 +190,7 @@ async def check(history: WorkflowHistory, converter: DataConverter, *, in_thread
         if held["ended"] and not read["ended"] and history.events[-1].event_type == _COMPLETED:
             continue  # it ends in more than one task, as what begins its webhook is slow: the last one is compared
         differences = {name: (held[name], read[name]) for name in held if held[name] != read[name]}
+        differences = {name: both for name, both in differences.items() if name not in passed_over}
         differences |= told.differences(by_history.state)
         assert not differences, (
             f"{history.workflow_id}, event {event.event_id} of {len(history.events)}: "
@@ -255,6 +267,10 @@ class Told:
     def _take_untold(self, step: steps.Step) -> None:
         """What no event tells: what the run began with, and what was spent beside whole replies."""
         match step:
+            case steps.CancelRequested():
+                self._cut_short = True
+                if not self._fallback_asked:
+                    self.model = None  # what failed together with that may have come before it, or after
             case steps.Expired(call_id=call_id):
                 self.asked.pop(call_id, None)  # its result is told with the next turn
             case steps.RunStarted(start=start) if carry := start.carry:

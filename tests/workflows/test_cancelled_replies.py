@@ -28,7 +28,7 @@ from tests.support.bounds import Bounds
 from tests.support.half_told import HALF, STORY, half_told, until_told
 from tests.support.prepared import killed_at_the_end
 from tests.support.provider_server import Asked, ProviderServer
-from tests.support.waiting import WAIT_SECONDS, eventually, reaches
+from tests.support.waiting import WAIT_SECONDS, eventually, nothing_runs, reaches
 
 Scripted = Callable[..., ScriptedModel]
 CUT = Message(role="assistant", parts=(Text(text=HALF),), cut_short=True)
@@ -284,6 +284,28 @@ async def test_a_reply_that_came_all_the_same_is_not_doubled(client: Client, scr
         await conversation.close()
         await conversation.outcome()
     assert [message.text for message in transcript] == ["Hello", "One.", "Again", "Two."]
+
+
+async def test_a_reply_that_comes_together_with_both_cancellations_counts(
+    server: DevServer, client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    """Of its turn, and then of the workflow: all that while no worker takes the conversation's tasks."""
+    agent = agent_on(scripted([half_told(go_on)]))
+    another = await Client.connect(server.address, task_queue=client.task_queue)
+    async with hosting(another, agent, roles=["models"]):
+        async with hosting(client, agent, roles=["workflows"]):
+            conversation = await client.start(agent, "Tell me a story", keep_open=timedelta(minutes=1), stream=True)
+            await until_told(conversation.events(), HALF)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await handle.signal("cancel_turn")
+        await handle.cancel()
+        go_on.set()
+        await nothing_runs(client, conversation)
+        async with hosting(client, agent, roles=["workflows"]):
+            outcome = await conversation.outcome()
+    assert (outcome.status, outcome.reason) == ("cancelled", "the workflow was cancelled")
+    assert outcome.usage.output_tokens > 0
+    assert [message.text for message in await conversation.transcript()] == ["Tell me a story", STORY]
 
 
 async def test_a_turn_that_said_nothing_yet_leaves_nothing(client: Client, scripted: Scripted) -> None:

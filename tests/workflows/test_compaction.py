@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 from everturn import Client, tool
 from everturn.agent_settings import Compaction
 from everturn.errors import Stalled
-from everturn.testing import ScriptedModel, call, fail, say
+from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.scripts import reader, tokens_of
 from tests.support.tools import note
 from tests.support.transcripts import results_of
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 SIZE = 3_000
@@ -111,6 +113,29 @@ async def test_what_no_summary_can_mend_stalls(client: Client, scripted: Scripte
         assert len(model.requests) < 10
         await conversation.close()
         await conversation.outcome()
+
+
+async def test_closed_while_a_summary_is_written_it_begins_no_other_turn(client: Client, scripted: Scripted) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+    read = reader(16, wordy=True, window=2_500)
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        if "replaced by a summary" not in str(messages[-1]["content"]):
+            return read(messages)
+        asked.set()
+        return slow(say("SUMMARY."), until=go_on)
+
+    model = scripted(script)
+    agent = agent_on(model, tools=[note], compaction=Compaction(window_tokens=1_000_000, keep_messages=5))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Read it all")
+        await eventually(asked.is_set, what="a summary is asked for")
+        requests = len(model.requests)
+        await conversation.close()
+        go_on.set()
+        outcome = await conversation.outcome()
+    assert (outcome.status, outcome.reason) == ("completed", "the conversation was closed before it was answered")
+    assert len(model.requests) == requests
 
 
 @pytest.mark.long

@@ -461,9 +461,12 @@ def outcomes_add_up(one: Evidence) -> Iterator[str]:
     replied, text, runs = 0, "", False
     cut: SeenReply | None = None
     for run, taken in one.runs:
+        start = _start_of(taken)
+        carry = start.start.carry if start else None
+        if run.started.continued_execution_run_id and carry and not carry.owed:
+            replied = turns  # what the run before had begun was given up: it was closed, and somebody said more
         turns = replied  # the run before may have begun one that nobody asked for again
-        if not run.started.continued_execution_run_id and (start := _start_of(taken)) and start.start.carry:
-            carry = start.start.carry
+        if not run.started.continued_execution_run_id and carry:
             usage, calls, text = carry.usage, carry.tool_calls, carry.last_text
             turns = replied = carry.turn
         elif not run.started.continued_execution_run_id:

@@ -59,10 +59,11 @@ def what_is_closed_asks_no_model(one: Evidence) -> Iterator[str]:
 
 def what_is_closed_begins_nothing(one: Evidence) -> Iterator[str]:
     """Once a workflow task has taken a close in, what runs may come to its end, and what was said before is answered,
-    by one turn; no tool, no agent, and no other turn begins."""
+    by one turn; no tool, no agent, and no other turn begins. What a turn was asked with that was too long is answered
+    after its summary, by the next one."""
     for run, taken in one.runs:
         closed = settled = False
-        unanswered = True  # what the run begins with
+        unanswered = in_turn = True  # what the run begins with
         turn = 0
         for step in taken:
             match step:
@@ -76,8 +77,11 @@ def what_is_closed_begins_nothing(one: Evidence) -> Iterator[str]:
                     if settled and request.turn > turn and not unanswered:
                         yield f"turn {request.turn} of run {run.id} began at event {step.id}, after it was closed"
                         return
-                    unanswered = unanswered and request.turn == turn  # the same turn, asked again, has no more in it
+                    if request.turn != turn:  # the same turn, asked again, has no more in it
+                        in_turn, unanswered = unanswered, False
                     turn = request.turn
+                case steps.TurnFailed(passing=True, awaited=False):
+                    unanswered = unanswered or in_turn
                 case steps.ToolScheduled() if settled:
                     yield f"{step.tool} {step.request.call_id} of run {run.id} began after it was closed"
                     return
