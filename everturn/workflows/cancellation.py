@@ -58,8 +58,8 @@ async def wait_for_turn(turn: asyncio.Task[Any], *, on_lost: Callable[[BaseExcep
     """Returns once a model turn has a result. Raises what it raises; and CancelledError if it was cancelled.
 
     A cancelled turn hands over what it has said, or its worker is silent and Temporal says so: its end is waited for,
-    whatever else is cancelled meanwhile. Only the cancellation of the whole workflow waits for nothing. `on_lost` is
-    called with the error of a cancelled turn that has no result."""
+    whatever else is cancelled meanwhile. Only with the cancellation of the whole workflow, what has not come in
+    together with it is not waited for. `on_lost` is called with the error of a cancelled turn that has no result."""
     try:
         await asyncio.shield(turn)
     except asyncio.CancelledError:

@@ -73,21 +73,20 @@ def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]
     files = {name: list(those) for name, those in groupby(items, key=lambda item: item.nodeid.partition("::")[0])}
     waiting = [files.pop(name) for name in WAITING if name in files]
     first = [files.pop(name) for name in FIRST if name in files]
-    left = [item for name, those in files.items() if name.startswith(LAST) for item in those]
+    cheap = [item for name, those in files.items() if name.startswith(LAST) for item in those]
     between = [those for name, those in files.items() if not name.startswith(LAST)]
-    # Two of five processes have what waits, so that the others find a core that is free.
-    wait = max(1, processes * 2 // 5) if waiting else 0
-    shares = [waiting[number::wait] for number in range(wait)]
-    shares += [[*first, *between][number :: processes - wait] for number in range(processes - wait)]
-    if processes == wait:
-        shares[0] += [*first, *between]
+    # Two fifths of the processes have what waits, so that the others find a core that is free.
+    of_waiting = processes * 2 // 5 if waiting else 0
+    others = [*first, *between] if of_waiting else [*waiting, *first, *between]
+    shares = [waiting[number::of_waiting] for number in range(of_waiting)]
+    shares += [others[number :: processes - of_waiting] for number in range(processes - of_waiting)]
     pieces = [[item for those in share for item in those] for share in shares]
     size = len(items) // processes
     for piece in pieces[:-1]:
         room = max(0, size - len(piece))
-        piece.extend(left[:room])
-        del left[:room]
-    pieces[-1] = [*left, *pieces[-1]]  # what computes, beside those that still wait
+        piece.extend(cheap[:room])
+        del cheap[:room]
+    pieces[-1] = [*cheap, *pieces[-1]]  # what computes, beside those that still wait
     return [item for piece in pieces for item in piece]
 
 
