@@ -255,6 +255,8 @@ class RememberedMessages(Sequence[Message]):
     def __init__(self, beginning: TranscriptBeginning, new: Iterable[Message]) -> None:
         self.beginning = beginning
         self.new = tuple(new)
+        self.facts: object = None
+        """What is known of all of them (transcript_facts.py), once somebody has asked."""
 
     def __len__(self) -> int:
         return len(self.beginning) + len(self.new)
@@ -281,8 +283,8 @@ class RememberedMessages(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return chain(self.beginning, self.new)
 
-    def followed_by(self, messages: Iterable[Message]) -> RememberedMessages:
-        return RememberedMessages(self.beginning, (*self.new, *messages))
+    def followed_by(self, messages: Sequence[Message]) -> RememberedMessages:
+        return RememberedMessages(self.beginning, (*self.new, *messages)) if messages else self
 
 
 E = TypeVar("E", bound=EncodedMessages)

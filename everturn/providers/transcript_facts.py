@@ -82,10 +82,13 @@ def facts_of(messages: Sequence[Message]) -> TranscriptFacts:
         facts = TranscriptFacts()
         facts.add_messages(messages)
         return facts
+    if isinstance(messages.facts, TranscriptFacts):
+        return messages.facts
     beginning = messages.beginning
     kept: TranscriptFacts = beginning.kept(TranscriptFacts) or TranscriptFacts()
     kept.add_messages(beginning[kept.count :])
     beginning.keep(TranscriptFacts, kept, kept.memory_bytes)
     facts = kept.branch()
     facts.add_messages(messages.new)
+    messages.facts = facts
     return facts

@@ -226,7 +226,7 @@ class Hosting(Interceptor):
 
     async def run(self, work: Work, *, stop: Work) -> None:
         """Has the worker work, in `work`; `stop` stops it."""
-        self.known_messages.loop = asyncio.get_running_loop()
+        self.known_messages.begin()
         async with AsyncExitStack() as stack:
             stack.enter_context(self.threads)
             stack.callback(self.steps.shutdown, wait=False)

@@ -8,6 +8,8 @@ results, whichever worker the tools ran on.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from temporalio import workflow
@@ -19,13 +21,18 @@ from everturn.workflows.recent_messages import MessagesInMemory
 
 
 class KnownMessages:
-    """Copies messages from a worker's conversations to its memory. Each conversation runs in a thread of its workflow
-    task; the memory belongs to the worker's event loop."""
+    """Copies messages from a worker's conversations to its memory. A conversation's step runs in the thread of the
+    worker's event loop, or in one of its own (workflow_steps.py); the memory belongs to the event loop."""
 
     def __init__(self, prefixes: PrefixCache) -> None:
         self._prefixes = prefixes
-        self.loop: asyncio.AbstractEventLoop | None = None
-        """The worker's, as long as it runs."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+
+    def begin(self) -> None:
+        """Called in the worker's event loop once it runs."""
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = get_ident()
 
     @property
     def interceptor(self) -> type[WorkflowInboundInterceptor]:
@@ -53,12 +60,16 @@ class KnownMessages:
 
     def lend_messages(self, request: ModelRequest, in_memory: MessagesInMemory, run_id: str, *, replayed: bool) -> None:
         """Called before the activity with this request can begin."""
-        if self.loop is None:
-            return
         if request.named:
             for result in in_memory.unseen_results(request.named):
                 if not self._prefixes.has_result(run_id, result):
-                    self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
+                    self._in_loop(self._prefixes.remember_result, run_id, result)
         # Only after a replay: if turns run on another worker, handing over each prefix is not worth it.
         if replayed and not self._prefixes.knows(request.digest) and (prefix := in_memory.prefix):
-            self.loop.call_soon_threadsafe(self._prefixes.remember, "", (), prefix)
+            self._in_loop(self._prefixes.remember, "", (), prefix)
+
+    def _in_loop(self, change: Callable[..., object], *arguments: Any) -> None:
+        if self._loop_thread == get_ident():  # to wake the loop from its own thread costs three system calls
+            change(*arguments)
+        elif self._loop:
+            self._loop.call_soon_threadsafe(change, *arguments)
