@@ -27,7 +27,7 @@ ELSEWHERE = {
     "tools/mcp/limits.py": "what MCP servers send",
     "tools/mcp/programs.py": "log lines",
     "tools/mcp/transports.py": "log lines",
-    "tools/mcp/listing.py": "names of tools, as models take them",
+    "tools/mcp/tool_names.py": "names of tools, as models take them",
     "live": "text over HTTP",
     "live/lane_writer.py": "text over HTTP",
     "worker": "OpenTelemetry",

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from everturn.tools import unknown_names
 from everturn.tools.arguments import InvalidArguments, SchemaArguments
-from everturn.tools.mcp import tool_lists
+from everturn.tools.mcp import invalid_lists
 from everturn.validation.valid_schemas import valid_schema
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
@@ -90,6 +90,6 @@ def test_a_tool_whose_schema_is_an_empty_array_or_in_capitals_can_be_called() ->
     listed = {
         "tools": [{"name": "a", "inputSchema": []}, {"name": "b", "inputSchema": {"type": "OBJECT", "required": None}}]
     }
-    tool_lists.mend(listed)
+    invalid_lists.mend(listed)
     assert [tool["inputSchema"]["type"] for tool in listed["tools"]] == ["object", "object"]
     assert SchemaArguments(listed["tools"][1]["inputSchema"]).validate({"a": 1}) == {"a": 1}

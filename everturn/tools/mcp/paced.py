@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from everturn.tools.mcp import limits, tool_lists
+from everturn.tools.mcp import invalid_lists, limits
 from everturn.tools.mcp.limits import Overflow, TooMuch
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _mend_tool_list(received: SessionMessage) -> None:
     from mcp import types
 
     if isinstance(received.message, types.JSONRPCResponse):
-        tool_lists.mend(received.message.result)
+        invalid_lists.mend(received.message.result)
 
 
 class _Closing:

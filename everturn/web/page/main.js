@@ -367,40 +367,31 @@ $("skip").onclick = (event) => {
   (open.id ? $("scroll") : $("main")).focus();
 };
 
-const goBeside = (step) => (location.hash = encodeURIComponent(listing.beside(open.id, step) ?? ""));
-const reading = (act) => () => open.id && act();
+/** Only where a conversation is open. */
+const reading = (act) => (value) => open.id && act(value);
 
 listen(
-  [
-    ["j", "next conversation", () => goBeside(1)],
-    ["k", "previous conversation", () => goBeside(-1)],
-    ["/", "search", () => $("filter").focus()],
-    ["f", "filters", () => toggleFilters()],
-    ["l", "load more", () => document.querySelector(".more:not([hidden])")?.click()],
-    ["b", "decide on many", () => many.open()],
-    ["n", "start a conversation", start],
-    ["a", "approve the marked call", reading(() => open.marked.act("approve"))],
-    ["e", "edit its arguments", reading(() => open.marked.act("edit"))],
-    ["d", "deny it, with a reason", reading(() => open.marked.act("deny"))],
-    ["r", "answer in the tool’s place", reading(() => open.marked.act("answer"))],
-    ["1 … 9", "take that choice", null],
-    ...Array.from({ length: 9 }, (_, at) => [String(at + 1), "", reading(() => open.marked.choose(at + 1))]),
-    ["w", "mark the next call that waits", reading(() => open.marked.markNext())],
-    ["]", "next message or turn; Tab leads to its actions", reading(() => open.step(1))],
-    ["[", "previous message or turn", reading(() => open.step(-1))],
-    ["G", "to the end", reading(() => open.toEnd())],
-    ["m", "write a message", reading(() => $("say").focus())],
-    ["t", "time, tokens and cost", reading(() => $("time").click())],
-    ["i", "raw JSON", reading(DO.raw)],
-    ["u", "its parent", reading(() => $("parent")?.click())],
-    ["o", "open what is beside, alone", reading(() => other && $("other-open").click())],
-    ["c", "close what is beside", reading(() => other && closeBeside())],
-    ["p", "pause, or resume", reading(() => press("pause", "resume"))],
-    ["x", "cancel the turn", reading(() => press("cancel_turn"))],
-    ["X", "close the conversation", reading(() => press("close"))],
-    ["?", "these keys", () => $("keys").showModal()],
-    ["Esc", "leave a box", null],
-  ],
+  {
+    goBeside: (step) => (location.hash = encodeURIComponent(listing.beside(open.id, step) ?? "")),
+    search: () => $("filter").focus(),
+    toggleFilters,
+    loadMore: () => document.querySelector(".more:not([hidden])")?.click(),
+    decideOnMany: () => many.open(),
+    start,
+    decide: reading((what) => open.marked.act(what)),
+    choose: reading((number) => open.marked.choose(number)),
+    markNext: reading(() => open.marked.markNext()),
+    step: reading((way) => open.step(way)),
+    toEnd: reading(() => open.toEnd()),
+    write: reading(() => $("say").focus()),
+    showTimes: reading(() => $("time").click()),
+    showJson: reading(DO.raw),
+    goToParent: reading(() => $("parent")?.click()),
+    openOther: reading(() => other && $("other-open").click()),
+    closeOther: reading(() => other && closeBeside()),
+    press: reading((names) => press(...names)),
+    showKeys: () => $("keys").showModal(),
+  },
   $("keys-list"),
 );
 
