@@ -23,6 +23,9 @@ TURNS = 20
 """Measured at each length, with a result of 4 KB each."""
 WARM_UPS = 2
 LONGEST_SECONDS = 200.0
+ROUNDS = 3
+ROUNDS_SECONDS = 500.0
+"""A round takes minutes, with the peers. There is no further one that would not be over by then."""
 EACH_LOOK_SECONDS = 0.005
 
 
@@ -42,13 +45,20 @@ async def costs_of(plan: Plan) -> Measured:
     """A server each, as what one leaves on it slows down the next."""
     RESULTS.mkdir(exist_ok=True)
     contestants = [contestant for contestant in plan.contestants if contestant is not FLOOR]
-    rounds = min(plan.rounds, 3)
     costs: dict[tuple[str, float], list[Cost]] = {}
-    for number in range(rounds):
+    no_further: set[tuple[str, float]] = set()
+    started, rounds = time.monotonic(), 0
+    while rounds < min(plan.rounds, ROUNDS) and _is_over_in_time(time.monotonic() - started, rounds):
         for length in LENGTHS_MB:
-            for contestant in plan.shuffled(number):
-                if contestant in contestants and (cost := await _cost(contestant, length)):
-                    costs.setdefault((contestant.name, length), []).append(cost)
+            for contestant in plan.shuffled(rounds):
+                place = contestant.name, length
+                if contestant not in contestants or place in no_further:
+                    continue
+                if cost := await _cost(contestant, length):
+                    costs.setdefault(place, []).append(cost)
+                else:
+                    no_further.add(place)
+        rounds += 1
     rows = {contestant.name: _row(contestant.name, costs) for contestant in contestants}
     columns = [Column(f"cpu_{mb}", f"CPU ms at {mb} MB", better=None) for mb in LENGTHS_MB]
     columns += [
@@ -59,6 +69,11 @@ async def costs_of(plan: Plan) -> Measured:
     title = f"What a turn costs by the length of its transcript ({TURNS} turns at each, {rounds} rounds)"
     notes = ["A dash: it did not come so far, or took longer than the measure waits."]
     return Measured(title, columns, rows, notes=notes)
+
+
+def _is_over_in_time(seconds: float, rounds: int) -> bool:
+    """Whether one more round is over in time if it takes as long as those so far."""
+    return rounds == 0 or seconds * (rounds + 1) / rounds < ROUNDS_SECONDS
 
 
 async def _cost(contestant: Contestant, length_mb: float) -> Cost | None:
