@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import peers, report
-from benchmarks.contestants import ALL, EVERTURN, FLOOR_HTTP, Contestant, by_everturn
+from benchmarks.contestants import ALL, EVERTURN, FLOOR, FLOOR_HTTP, Contestant, by_everturn
 from benchmarks.histories import runs_of
-from benchmarks.measures import Column, Measured, Plan, lengths
+from benchmarks.measures import Column, Measured, Plan, actions, history, lengths, resume, throughput
 from benchmarks.measures.latency import WARM_UPS, Sample, one_conversation
 from benchmarks.measures.startup import one_start
 from benchmarks.measures.throughput import LONGEST_SECONDS, TURNS, many_conversations
@@ -32,6 +32,9 @@ from benchmarks.work import LONG_RESULT_KB
 from everturn.devserver import find_binary
 
 BEFORE = "everturn_before"
+
+MEASURES = {"throughput": throughput, "history": history, "actions": actions, "resume": resume}
+"""Those of `make bench` that take any two contestants."""
 
 CROWD_SECONDS = 7.0
 
@@ -162,6 +165,16 @@ async def measure_history(before: Contestant, plan: Plan, *, commit: str) -> Mea
     return Measured(title, columns, rows)
 
 
+async def measure_as_bench(before: Contestant, plan: Plan, names: list[str]) -> str:
+    """Tables as `make bench` has them, with the other commit's row beside this one's, and without the peers."""
+    beside = replace(plan, contestants=(FLOOR, FLOOR_HTTP, before, EVERTURN))
+    tables: list[str] = []
+    for name in names:
+        async with rig() as running:
+            tables.append(report.table(await MEASURES[name].measure(running, beside)))
+    return "\n\n".join(tables)
+
+
 def _crowds_row(own: list[Crowd], before: list[Crowd]) -> dict[str, Any]:
     rates, before_rates = ([one.turns / one.seconds for one in crowd] for crowd in (own, before))
     return {
@@ -193,7 +206,9 @@ async def main(arguments: argparse.Namespace) -> None:
     facts = report.machine(await find_binary())
     with checked_out(arguments.commit) as before:
         plan = Plan([before, EVERTURN], arguments.rounds, arguments.turns)
-        if arguments.start_up:
+        if arguments.measures:
+            name, table = "against_measures", await measure_as_bench(before, plan, arguments.measures)
+        elif arguments.start_up:
             name, table = "against_startup", report.table(await measure_startup(before, plan, commit=arguments.commit))
         elif arguments.history:
             written = await measure_history(before, plan, commit=arguments.commit)
@@ -233,6 +248,9 @@ if __name__ == "__main__":
     parser.add_argument("--start-up", action="store_true", help="how long a worker's start takes instead")
     parser.add_argument(
         "--lengths", action="store_true", help="what a turn costs by the length of its transcript instead"
+    )
+    parser.add_argument(
+        "--measures", nargs="+", choices=MEASURES, help="measures of `make bench` instead, without its peers"
     )
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     asyncio.run(main(parser.parse_args()))
