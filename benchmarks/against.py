@@ -172,6 +172,7 @@ async def measure_as_bench(before: Contestant, plan: Plan, names: list[str]) -> 
     for name in names:
         async with rig() as running:
             tables.append(report.table(await MEASURES[name].measure(running, beside)))
+        print(tables[-1], flush=True)
     return "\n\n".join(tables)
 
 
@@ -229,7 +230,8 @@ async def main(arguments: argparse.Namespace) -> None:
             table = report.table(crowds)
         else:
             name, table = "against", report.table(await measure(before, plan, commit=arguments.commit))
-    print(table)
+    if not arguments.measures:
+        print(table)
     if arguments.record:
         report.record(name, facts, table)
         print(f"Recorded in {report.RECORD}")
