@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Self
 
 from everturn import names
@@ -12,10 +12,32 @@ from everturn.providers.encoded_messages import (
     BYTES_OF_A_MESSAGE,
     BYTES_OF_AN_ID,
     OBJECT_BYTES,
-    BranchedSet,
     RememberedMessages,
 )
 from everturn.records import Message
+
+
+class CallIds(Container[str]):
+    """The ids of a transcript's calls. Those of a branch are the ones that were there when it began: what its trunk
+    learns later belongs to another conversation with the same beginning."""
+
+    def __init__(self, trunk: CallIds | None = None, *, trunk_messages: int = 0) -> None:
+        self._places: dict[str, int] = {}
+        """By id, the place of the first message that has it."""
+        self._trunk = trunk
+        self._trunk_messages = trunk_messages
+
+    def __contains__(self, call_id: object) -> bool:
+        if call_id in self._places:
+            return True
+        return self._trunk is not None and self._trunk.has_before(self._trunk_messages, call_id)
+
+    def has_before(self, end: int, call_id: object) -> bool:
+        """Whether one of the first `end` messages has it."""
+        return isinstance(call_id, str) and self._places.get(call_id, end) < end
+
+    def add(self, call_id: str, place: int) -> None:
+        self._places.setdefault(call_id, place)
 
 
 class TranscriptFacts:
@@ -23,7 +45,7 @@ class TranscriptFacts:
         self.count = 0
         """Of the messages."""
         self.replies = 0
-        self.call_ids: set[str] | BranchedSet = set()
+        self.call_ids = CallIds()
         """Of the calls in replies."""
         self.calls = 0
         self.is_cut_short = False
@@ -59,7 +81,7 @@ class TranscriptFacts:
                         self.last_said_bytes = BYTES_OF_A_MESSAGE + len(message.model_dump_json())
             for part in message.parts:
                 if part.kind == "tool_call" and message.role == "assistant":
-                    self.call_ids.add(part.call_id)
+                    self.call_ids.add(part.call_id, place)
                     self.calls += 1
                 elif part.kind == "tool_result" and names.WORKERS_LOST in part.extra:
                     self.lost_calls = self.lost_calls + Counter([part.name])
@@ -73,7 +95,7 @@ class TranscriptFacts:
     def branch(self) -> Self:
         """A copy to which messages can be added."""
         copied = copy.copy(self)
-        copied.call_ids = BranchedSet(self.call_ids)
+        copied.call_ids = CallIds(self.call_ids, trunk_messages=self.count)
         return copied
 
 

@@ -45,25 +45,26 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 async def serve(settings: Settings) -> None:
     """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Waits for the server. Raises
     EverturnError."""
+    prepare_process(settings)
+    roles = checked_roles(settings.roles)
+    if not settings.agents:
+        raise InvalidSetting(
+            "No agents to host.",
+            cure="Set EVERTURN_AGENTS, or --agents of `everturn worker`, to module:agent or to Python files, "
+            "with commas between.",
+        )
+    # Only now: the SDK and our own rooms take half a second to import, and a bad setting should not wait for them.
     with paused():
-        prepare_process(settings)
-        roles = checked_roles(settings.roles)
-        if not settings.agents:
-            raise InvalidSetting(
-                "No agents to host.",
-                cure="Set EVERTURN_AGENTS, or --agents of `everturn worker`, to module:agent or to Python files, "
-                "with commas between.",
-            )
-        # Only now: the SDK and our own rooms take half a second to import, and a bad setting should not wait for them.
         from everturn.client.client import Client
         from everturn.loading import load_agents
         from everturn.worker.worker import Worker
 
-        agents = load_agents(",".join(settings.agents))
-        # What is imported by now stays: looking through it again and again costs 3 % of a turn's CPU, and looking
-        # through it once, when collecting begins again, a twentieth of a start.
+        # What is imported stays: to look through it once, when collecting begins again, takes a twentieth of a start.
         gc.freeze()
+    agents = load_agents(",".join(settings.agents))
     client = await _connect_when_up(Client.connect)
+    gc.collect()  # what the agents' modules dropped
+    gc.freeze()  # and looking through what they keep again and again costs 3 % of a turn's CPU
     worker = Worker(
         client, agents=agents, task_queue=settings.task_queue, roles=roles, restored_at=settings.restored_at
     )

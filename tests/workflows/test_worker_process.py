@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,19 @@ clerk = Agent("clerk", model="scripted:demo", instructions="Be brief.")
 """
 
 
+DROPS_A_CYCLE = """
+import weakref
+
+class Node:
+    pass
+
+node = Node()
+node.parent = node
+weakref.finalize(node, print, "collected", flush=True).atexit = False
+del node
+"""
+
+
 @pytest.fixture(scope="module")
 async def environment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, str]]:
     file = tmp_path_factory.mktemp("agents") / "clerk.py"
@@ -34,17 +48,21 @@ async def environment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
         yield {**kept, "TEMPORAL_ADDRESS": endpoint.address, "EVERTURN_AGENTS": str(file), "EVERTURN_LOG": "json"}
 
 
-def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[str, str]) -> None:
-    environment = {**environment, "EVERTURN_TASK_QUEUE": "its-own"}
+def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "clerk.py"
+    file.write_text(AGENT + DROPS_A_CYCLE)
+    environment = {**environment, "EVERTURN_TASK_QUEUE": "its-own", "EVERTURN_AGENTS": str(file)}
     assert run(str(WORKER), "--check", env=environment).returncode == 1
 
-    with subprocess.Popen([sys.executable, WORKER], env=environment, stderr=subprocess.PIPE, text=True) as worker:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, WORKER], env=environment, **pipes) as worker:
         until(lambda: worker.poll() is not None or not run(str(WORKER), "--check", env=environment).returncode)
         assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
-        _, logged = worker.communicate(timeout=180)
+        printed, logged = worker.communicate(timeout=180)
 
     assert worker.returncode == 0, logged
+    assert printed == "collected\n"  # what is set aside for good has nothing that the agents' modules dropped
     assert '"event": "worker.stopped"' in logged
     assert "Traceback" not in logged
 

@@ -1,4 +1,4 @@
-"""An MCP server's list of tools, as everturn's: which of them an agent gets, their effects by annotations and overrides."""
+"""An MCP server's list of tools, as everturn's: which an agent gets, and their effects by annotations and overrides."""
 
 from __future__ import annotations
 
