@@ -490,12 +490,11 @@ class StateByHistory:
                 state.take_up_again(self._clock)
             return
         self._close_reply()  # calls that it never began: it was closed
+        state.inbox.take_in_late()  # what was said while it closed waits as well
         if finished.outcome:  # which holds what was said and not answered
             state.inbox.messages = []
             # A turn that was begun and cancelled within one workflow task has left no event of its own.
             state.turn = max(state.turn, finished.outcome.turns)
-        else:  # it was terminated: what was said while it closed waits as well
-            state.inbox.take_in_late()
         state.unseen.messages = self.transcript.messages[state.prefix.position - self.transcript.base :]
         state.end()
 
