@@ -186,9 +186,8 @@ class StateByHistory:
         if request.turn != self._awaits_worker:  # it is the same request, and `resume` may have chosen for the next one
             state.model.name = request.model or ""
         self._awaits_worker = 0
-        state.begin_turn(
-            limit=request.conclude, messages=max(0, user_messages(delta) - user_messages(state.unseen.messages))
-        )
+        taken = 0 if request.summarise else max(0, user_messages(delta) - user_messages(state.unseen.messages))
+        state.begin_turn(limit=request.conclude, messages=taken)
         state.turn = request.turn
         state.prefix.position = request.position
         state.prefix.digest = request.digest
