@@ -440,6 +440,9 @@ CUT_OFF: Final[Mapping[Stop, str]] = {
 }
 """Why a reply is not the whole answer that was asked for, by how the model stopped."""
 
+UNFIT_OUTPUT: Final = "the last reply does not fit the output type"
+"""So begins the reason of an answer that failed; what follows quotes the reply."""
+
 
 class PartOfUsage(Record):
     """What another model used for a reply: one that advised, or that took over."""
