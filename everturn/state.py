@@ -457,6 +457,7 @@ class State:
 
     def end(self) -> None:
         self.end_answer()
+        self.inbox.take_in_late()  # no run of its own takes it up again
         self.stall = None
         self.limit = None
         self.paused = False

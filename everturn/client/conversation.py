@@ -41,8 +41,9 @@ from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.models import Model
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
-from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs
+from everturn.records import UNFIT_OUTPUT, Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
+from everturn.state import State
 from everturn.subagents.at_work import agents_at_work, may_have_agents, with_agents
 from everturn.subagents.call_addresses import find_named_call
 from everturn.subagents.events import with_children
@@ -138,7 +139,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         read_all = seen.reading.mark.last >= described.history_length and not events_held_back
         if read_all and state.is_answered and state.has_taken(self._sent):
             self._client.read_positions.keep_position(self.id, seen)
-            return state.last_reply.text, state.last_reply.output
+            return self._answer_of(state)
         steps = self._runs.follow(described.run_id, reading=seen.reading)
         async with aclosing(with_warnings(steps, self._temporal, self.id)) as logged_steps:
             async for run_id, step in logged_steps:
@@ -164,7 +165,7 @@ class Conversation(Forks, Generic[OutputT_co]):
                     if run_id == seen.run_id:
                         self._client.read_positions.keep_position(self.id, seen)
                     if final is None:
-                        return state.last_reply.text, state.last_reply.output
+                        return self._answer_of(state)
                     return final, state.last_reply.output
                 if state.stall:
                     raise stalled_error(self.id, state.turn, state.stall)
@@ -532,6 +533,16 @@ class Conversation(Forks, Generic[OutputT_co]):
                 cure="`await conversation.outcome()` has the text of its last reply.",
             )
         return outcome.text, outcome.output
+
+    def _answer_of(self, state: State) -> tuple[str, JsonValue]:
+        """Of a conversation that stays open. Raises Ended if its last answer does not fit the `output` type."""
+        last = state.last_reply
+        if self._has_output_type and last.output_problem:
+            raise Ended(
+                f"The turn of conversation {self.id!r} ended without an output: {UNFIT_OUTPUT}: {last.output_problem}.",
+                cure=f"Say something new. `await client.conversation({self.id!r}).reply()` is the reply's text.",
+            )
+        return last.text, last.output
 
     @property
     def _has_output_type(self) -> bool:

@@ -16,7 +16,7 @@ from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import Start
 from everturn.plans import RunPlan
-from everturn.records import Message, Usage, cost_with, is_said_by_person, results_in
+from everturn.records import Message, Usage, asks_for_correction, cost_with, is_said_by_person, results_in
 from everturn.tracing import TraceContext
 
 
@@ -42,6 +42,8 @@ class _Under:
     """The position of its first message in the transcript; None if it began in an earlier run."""
     since: datetime | None = None
     turns: int = 0
+    unfit: bool = False
+    """Its last reply does not fit the output type: a correction follows, or the answer has ended without an output."""
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
     effects: dict[str, Effect] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class AnswerReader:
 
     def take_step(self, step: steps.Step) -> steps.TurnCompleted | None:
         """Returns the step if it ends an answer; until the next one, the reader is as of that moment."""
-        if self.is_over:
+        if self._begins_answer(step):
             self.under = _Under(begin=self.transcript.base + len(self.transcript.messages))
             self.is_over = False
         self.transcript.take_step(step)
@@ -78,10 +80,10 @@ class AnswerReader:
                     self.under.begin = self.transcript.base
             case steps.TurnScheduled(request=request) if not request.summarise:
                 self.under.since = self.under.since or step.at
-            case steps.TurnCompleted(request=request) if not request.summarise:
+            case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
                 self._take_reply(step)
-                self.is_over = step.reply.ends_answer
-                return step if self.is_over else None
+                self.is_over = self.is_over or reply.ends_answer  # one that was cancelled may still bring a reply
+                return step if reply.ends_answer else None
             case steps.ToolScheduled(request=call):
                 self.under.started[call.call_id] = step.at
             case steps.ToolCompleted(request=call) | steps.ActivityEnded(request=call):
@@ -91,8 +93,16 @@ class AnswerReader:
                 self.is_over = True
         return None
 
+    def _begins_answer(self, step: steps.Step) -> bool:
+        """Whether this turn is the first one after an answer that has ended, if only with a reply that does not fit."""
+        if not isinstance(step, steps.TurnScheduled) or step.request.summarise:
+            return False
+        is_corrected = any(map(asks_for_correction, step.request.delta))
+        return self.is_over or (self.under.unfit and not is_corrected)
+
     def _take_reply(self, step: steps.TurnCompleted) -> None:
         reply = step.reply
+        self.under.unfit = reply.output_problem is not None
         self._model = step.request.model or (reply.facts.model if reply.facts else self._model)
         self.under.turns += 1
         self.under.usage += reply.usage

@@ -186,9 +186,8 @@ class StateByHistory:
         if request.turn != self._awaits_worker:  # it is the same request, and `resume` may have chosen for the next one
             state.model.name = request.model or ""
         self._awaits_worker = 0
-        state.begin_turn(
-            limit=request.conclude, messages=max(0, user_messages(delta) - user_messages(state.unseen.messages))
-        )
+        taken = 0 if request.summarise else max(0, user_messages(delta) - user_messages(state.unseen.messages))
+        state.begin_turn(limit=request.conclude, messages=taken)
         state.turn = request.turn
         state.prefix.position = request.position
         state.prefix.digest = request.digest
@@ -490,12 +489,11 @@ class StateByHistory:
                 state.take_up_again(self._clock)
             return
         self._close_reply()  # calls that it never began: it was closed
+        state.inbox.take_in_late()  # what was said while it closed waits as well
         if finished.outcome:  # which holds what was said and not answered
             state.inbox.messages = []
             # A turn that was begun and cancelled within one workflow task has left no event of its own.
             state.turn = max(state.turn, finished.outcome.turns)
-        else:  # it was terminated: what was said while it closed waits as well
-            state.inbox.take_in_late()
         state.unseen.messages = self.transcript.messages[state.prefix.position - self.transcript.base :]
         state.end()
 

@@ -38,7 +38,8 @@ from everturn.validation.explaining import explain
 
 class Transcript:
     """The fold: each turn puts its delta at its position, and its reply after the delta. So a turn that is asked again
-    replaces the earlier one. Holds the messages of one run; `read_transcript` also has those of earlier runs."""
+    replaces the earlier one; a summary is put before what no model has seen. Holds the messages of one run;
+    `read_transcript` also has those of earlier runs."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -85,13 +86,12 @@ class Transcript:
                 pass  # it is a result once hooks have seen it
             case ToolCompleted() | ActivityEnded():
                 self._results[step.result.call_id] = step.result
-            case TurnScheduled():
-                self._put_messages(step.request.position, filled_delta(step.request, self._results))
-                self._asked = None
-                if not step.request.summarise:
-                    self._asked = step.request
-                self._cut = None
+            case TurnScheduled(request=request):
+                self._asked = self._cut = None
                 self._runs = True
+                if not request.summarise:  # what no model has seen waits behind the summary
+                    self._put_messages(request.position, filled_delta(request, self._results))
+                    self._asked = request
             case TurnFailed():
                 self._runs = False
             case TurnCancelled():
@@ -106,14 +106,16 @@ class Transcript:
                 self._seen = self.base + len(self.messages)
             case TurnCompleted() if step.reply.message.cut_short and not step.reply.message.parts:
                 self._asked = None  # it has only counted
-            case TurnCompleted() if step.reply.message.parts or not step.request.summarise:
-                still_open = self._open if step.request.summarise else step.reply.message.tool_calls
-                self._put_messages(step.request.position + len(step.request.delta), [step.reply.message])
-                self._seen = self.base + len(self.messages)
-                self._open = still_open
+            case TurnCompleted(request=request) if request.summarise:
                 self._asked = None
-                if not step.request.summarise:
-                    self._plans = {plan.call_id: plan for plan in step.reply.plan}
+                if step.reply.message.parts:
+                    self._insert_summary(request.position, step.reply.message)
+            case TurnCompleted(request=request):
+                self._put_messages(request.position + len(request.delta), [step.reply.message])
+                self._seen = self.base + len(self.messages)
+                self._open = step.reply.message.tool_calls
+                self._asked = None
+                self._plans = {plan.call_id: plan for plan in step.reply.plan}
             case RunClosed(outcome=None, next_run_id="") if self._open:
                 # It was terminated, say: nobody wrote down what its last calls brought.
                 known = self.results_of([call.call_id for call in self._open])
@@ -142,6 +144,11 @@ class Transcript:
     def _put_messages(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages
         self._open = ()
+
+    def _insert_summary(self, position: int, summary: Message) -> None:
+        """It comes after what the model has seen, and before what it has not: the last reply's calls stay open."""
+        self.messages.insert(position - self.base, summary)
+        self._seen = position + 1
 
     def forget(self) -> None:
         """Forgets the messages, as if they were an earlier run's. Call it when nobody will ask for them again."""

@@ -20,7 +20,7 @@ from everturn.calls.causes import Stall, cause_of
 from everturn.calls.pending_calls import why_without_arguments
 from everturn.logs import workflow_log
 from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
-from everturn.records import CUT_OFF, Outcome
+from everturn.records import CUT_OFF, UNFIT_OUTPUT, Outcome
 from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.text.iso_times import iso_time
@@ -34,9 +34,6 @@ MOST_AGENTS: Final = 16
 
 EACH_ANSWER: Final = "webhook: each answer"
 """The patch of conversations that tell of an answer although the next message is here already."""
-
-UNFIT_OUTPUT: Final = "the last reply does not fit the output type"
-"""So begins the reason of an outcome; what follows quotes the reply."""
 
 MOST_CALLS: Final = 25
 """In a message that would be too large with all of them."""
@@ -139,6 +136,8 @@ class Webhooks:
             "cost_usd": state.totals.cost_usd,
             "text": reply.text,
         }
+        if reply.output_problem:
+            answer |= {"status": "failed", "reason": f"{UNFIT_OUTPUT}: {reply.output_problem}"}
         if state.cancelled:
             answer |= {"status": "cancelled", "reason": state.cancelled}
             if not reply.final:  # the text is an earlier one

@@ -23,12 +23,12 @@ from everturn.calls.unreadable_inputs import DEPLOY_ITS_CODE
 from everturn.carryover import CarryOver, OpenReply
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
-from everturn.records import CUT_OFF, Outcome
+from everturn.records import CUT_OFF, UNFIT_OUTPUT, Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
 from everturn.subagents.workflow import SubAgents
 from everturn.truncation import short_status
-from everturn.webhooks.conversation_events import UNFIT_OUTPUT, Webhooks
+from everturn.webhooks.conversation_events import Webhooks
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals

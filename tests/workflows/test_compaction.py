@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,13 +12,14 @@ import pytest
 from everturn import Client, tool
 from everturn.agent_settings import Compaction
 from everturn.errors import Stalled
+from everturn.records import Message
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.scripts import reader, tokens_of
 from tests.support.tools import note
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, reaches
 
 Scripted = Callable[..., ScriptedModel]
 SIZE = 3_000
@@ -136,6 +137,78 @@ async def test_closed_while_a_summary_is_written_it_begins_no_other_turn(client:
         outcome = await conversation.outcome()
     assert (outcome.status, outcome.reason) == ("completed", "the conversation was closed before it was answered")
     assert len(model.requests) == requests
+
+
+@pytest.mark.parametrize("end", ["cancel the turn", "terminate"])
+async def test_a_message_stays_while_a_summary_makes_room_for_it(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, end: str
+) -> None:
+    """It had left the transcript, and came back with the next turn; after a termination, it was gone for good."""
+    asked = threading.Event()
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        if "replaced by a summary" in str(messages[-1]["content"]):
+            asked.set()
+            return slow(say("SUMMARY."), until=go_on)
+        if "LONG" in str(messages[-1]["content"]):
+            return fail(400, body={"error": {"message": "too long", "code": "context_length_exceeded"}})
+        return say("Yes.")
+
+    def said(messages: Sequence[Message]) -> list[str]:
+        return [message.text for message in messages if message.role == "user"]
+
+    model = scripted(script)
+    agent = agent_on(model, compaction=Compaction(window_tokens=1_000_000, keep_messages=1))
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "First", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+        await conversation.send("A LONG one")
+        await eventually(asked.is_set, what="a summary is asked for")
+        assert said(await conversation.transcript()) == ["First", "A LONG one"]
+        if end == "terminate":
+            await client.temporal.get_workflow_handle(conversation.id).terminate("by an operator")
+        else:
+            await conversation.cancel_turn()
+            await reaches(conversation, "idle")
+        assert said(await conversation.transcript()) == ["First", "A LONG one"]
+        go_on.set()
+        await conversation.send("And then?", revive=True)
+        assert await conversation.reply() == "Yes."
+        assert said(await conversation.transcript()) == ["First", "A LONG one", "And then?"]
+        await conversation.close()
+        await conversation.outcome()
+    assert "A LONG one" in [message["content"] for message in model.requests[-1]["messages"]]
+
+
+async def test_results_stay_if_it_is_terminated_during_a_summary_before_they_are_seen(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event
+) -> None:
+    """The model that went on read that a call had no result, though it had run."""
+    asked = threading.Event()
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        if "replaced by a summary" in str(messages[-1]["content"]):
+            asked.set()
+            return slow(say("SUMMARY."), until=go_on)
+        if "Again" in str(messages[-1]["content"]):
+            return say("It went well.")
+        return [say("I note it.", usage=usage), call("note", {"number": 1}, id="c1")]
+
+    usage = {"prompt_tokens": 5_000, "completion_tokens": 10, "total_tokens": 5_010}
+    model = scripted(script)
+    agent = agent_on(model, tools=[note], compaction=Compaction(window_tokens=1_000, keep_messages=1))
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Note it", keep_open=timedelta(minutes=1))
+        await eventually(asked.is_set, what="a summary is asked for")
+        await client.temporal.get_workflow_handle(conversation.id).terminate("by an operator")
+        assert [result.text for result in results_of(await conversation.transcript())] == ["noted 1"]
+        go_on.set()
+        await conversation.send("Again", revive=True)
+        assert await conversation.reply() == "It went well."
+        await conversation.close()
+        await conversation.outcome()
+    last = model.requests[-1]["messages"]
+    assert [message["content"] for message in last if message["role"] == "tool"] == ["noted 1"]
 
 
 @pytest.mark.long

@@ -31,13 +31,14 @@ from everturn.evaluations.collector import EvaluationCollectorWorkflow
 from everturn.evaluations.sampling import collector_id, evaluation_id
 from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.history.answers import find_answers, read_answer
+from everturn.state import MAX_REPAIRS
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
 from tests.support.ports import free_port
 from tests.support.prepared import killed_at_the_end
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, reaches, waiting
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,6 +167,32 @@ async def test_an_answer_begins_after_the_one_before_it_also_if_a_person_writes_
         (1, "Hi", []),
         (3, "Pay me back\nPlease hurry!", ["refund"]),
     ]
+
+
+async def test_an_answer_begins_after_one_that_never_fitted_the_output_type(client: Client, scripted: Scripted) -> None:
+    """The two were judged as one: with both questions, and with the calls and the cost of both."""
+
+    @tool
+    def look_up() -> str:
+        return "nothing"
+
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+    unfit = [say("much", usage=usage)] * (1 + MAX_REPAIRS)
+    replies = [call("look_up"), *unfit, say("many", usage=usage), say("7", usage=usage)]
+    agent = agent_on(scripted(replies, order="arrival"), tools=[look_up], output=int)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "How much is A?", keep_open=timedelta(hours=1))
+        await reaches(conversation, "idle")
+        await conversation.send("How much is B?")
+        assert await conversation.reply() == 7
+        await conversation.close()
+        await conversation.outcome()
+    described = await client.temporal.get_workflow_handle(conversation.id).describe()
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    [place] = await find_answers(client.temporal, conversation.id, described.run_id, since=long_ago)
+    answer = await read_answer(client.temporal, conversation.id, place.run_id, place.turn)
+    assert (answer.input, answer.output, answer.calls) == ("How much is B?", 7, ())
+    assert (answer.turns, answer.usage.output_tokens) == (2, 2), "with its own correction"
 
 
 async def test_each_answer_of_an_open_conversation_is_judged_once_and_the_conversation_has_no_trace_of_it(

@@ -59,6 +59,25 @@ async def test_a_reply_that_never_fits_is_no_value(client: Client, scripted: Scr
             await client.conversation(outcome.id, agent=judge).reply()
 
 
+async def test_a_conversation_stays_open_after_a_reply_that_never_fits_and_says_so(
+    client: Client, scripted: Scripted
+) -> None:
+    unfit = ["much"] * (1 + MAX_REPAIRS)
+    judge = agent_on(scripted([*unfit, '{"cents": 7}'], order="arrival"), name="judge", output=Invoice)
+    async with hosting(client, judge):
+        conversation = await client.start(judge, "How much?", keep_open=HOUR)
+        for _ in range(2):  # once more, from a history that is read already
+            with pytest.raises(
+                Ended, match="ended without an output: the last reply does not fit the output type: Inv"
+            ):
+                await conversation.reply()
+        assert await client.conversation(conversation.id).reply() == "much"
+        await conversation.send("And now?")
+        assert await conversation.reply() == Invoice(cents=7)
+        await conversation.close()
+        assert (await conversation.outcome()).value == Invoice(cents=7)
+
+
 @pytest.mark.parametrize("next_answer", [False, True], ids=["in-its-correction", "in-the-next-answer"])
 @pytest.mark.parametrize(
     ("end", "reason"),

@@ -20,7 +20,9 @@ from everturn import Client, Limits, Webhook, names, tool
 from everturn.errors import InvalidAgent
 from everturn.evals import rerun
 from everturn.payloads import WaitingCall, WebhookTarget
+from everturn.records import UNFIT_OUTPUT
 from everturn.sizes import MAX_WEBHOOK_BYTES, size_of
+from everturn.state import MAX_REPAIRS
 from everturn.temporal.ids import webhooks_prefix
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from everturn.webhooks.conversation_events import fitting_data
@@ -152,6 +154,26 @@ async def test_it_hears_of_a_stall_before_the_first_reply_of_an_answer_and_of_ea
     assert "is cut off" in answers[1]["reason"]
     assert waits["waiting"][0]["arguments"] == {"order_id": "81"}
     assert (end["state"], end["outcome"]["status"]) == ("done", "cancelled")
+
+
+@pytest.mark.parametrize("include", [[], ["text"]])
+async def test_an_answer_that_never_fitted_the_output_type_has_failed(
+    client: Client, scripted: Scripted, receiver: Receiver, include: list[Any]
+) -> None:
+    """It was told as answered, without a reason."""
+    model = scripted([*["much"] * (1 + MAX_REPAIRS), "7"], order="arrival")
+    agent = agent_on(model, output=int, webhook=hooked(receiver, include=include))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "How much?", keep_open=timedelta(hours=1))
+        await eventually(lambda: len(receiver.messages) == 1)
+        await conversation.send("And now?")
+        await eventually(lambda: len(receiver.messages) == 2)
+    failed, answered = (message["data"] for message in receiver.messages)
+    assert (failed["state"], failed["outcome"]["status"]) == ("idle", "failed")
+    assert (answered["outcome"]["status"], answered["outcome"]["reason"]) == ("answered", None)
+    reason = failed["outcome"]["reason"]
+    assert reason.startswith(UNFIT_OUTPUT)
+    assert (reason != UNFIT_OUTPUT) == bool(include), "what follows may quote the reply"
 
 
 @pytest.mark.parametrize("closed", [False, True])

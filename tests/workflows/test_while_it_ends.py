@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, names
+from everturn import Client, Conversation, names, tool
 from everturn.activities.model_turns import ModelTurns
-from everturn.testing import ScriptedModel
+from everturn.client.followed_reply import FollowedReply
+from everturn.errors import Ended
+from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
 from tests.support.half_told import HALF, half_told, until_told
 from tests.support.waiting import WAIT_SECONDS, eventually, reaches
@@ -110,6 +112,49 @@ async def test_who_writes_and_closes_meanwhile_is_answered_by_nobody(
         texts = [message.text for message in await conversation.transcript()]
     assert (outcome.status, outcome.reason) == ("cancelled", "the conversation was closed before it was answered")
     assert texts[:3] == ["Tell me a story", HALF, "Shorter"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "terminate"])
+async def test_what_was_said_while_it_closed_is_not_lost_if_an_operator_ends_it_then(
+    client: Client, scripted: Scripted, cached_conversations: int, end: str
+) -> None:
+    """No new run takes it up: it was in no transcript, though events had told of it and its id counted as taken."""
+    begun = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    model = scripted([[say("Let me see."), call("work")], "Both, then."], order="arrival")
+    agent = agent_on(model, tools=[work])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
+        await conversation.close()
+        await conversation.send("One more", message_id="late")
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await (handle.cancel() if end == "cancel" else handle.terminate("by an operator"))
+        await reaches(conversation, "done")
+        with pytest.raises(Ended):
+            await conversation.reply()
+        if end == "cancel":
+            outcome = await conversation.outcome()
+            assert outcome.reason == "the workflow was cancelled"
+            assert [message.role for message in outcome.tail] == ["tool", "user"]
+        async with FollowedReply(conversation, message_id="late") as answer:
+            shown = [*await answer.transcript(), *answer.untaken_messages]
+        assert [message.text for message in shown if message.role == "user"] == ["Go", "One more"]
+
+        assert await conversation.send("One more", message_id="late", revive=True) is False, "it has that one"
+        assert await conversation.send("And another", revive=True) is True
+        assert await conversation.reply() == "Both, then."
+        said = [message.text for message in await conversation.transcript() if message.role == "user"]
+        await conversation.close()
+        await conversation.outcome()
+    assert said == ["Go", "One more", "And another"]
+    assert [text for text in ("One more", "And another") if text in str(model.requests[-1])] == said[1:]
 
 
 @pytest.mark.parametrize("command", ["cancel_turn", "close"])
