@@ -20,7 +20,8 @@ from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, is_said_by_person, results_in
-from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
+from everturn.size_estimates import how_many_fit
+from everturn.sizes import MAX_INBOX_BYTES, MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
 from everturn.truncation import shortened_reason
 
 MAX_REPAIRS = 2
@@ -99,6 +100,8 @@ class MessageInbox:
         self.messages: list[Message] = list(carry.inbox)
         self.late: list[Message] = []
         """Messages that came after the conversation was closed: they are for the run that continues it."""
+        self.asked = carry.asked
+        """How many of them the answer at hand is to: those with which it began, until its first turn takes them."""
         self.taken_ids = TakenIds(carry.message_ids)
 
     @property
@@ -110,6 +113,14 @@ class MessageInbox:
             self.late.append(message)
         else:
             self.messages.append(message)
+
+    def take_asked(self) -> list[Message]:
+        """Takes out those that the first turn of the answer would have taken; none if there was that turn."""
+        count = min(self.asked, max(1, how_many_fit(self.messages, MAX_INBOX_BYTES)))
+        self.asked = 0
+        asked = self.messages[:count]
+        self.messages = self.messages[count:]
+        return asked
 
     def take_in_late(self) -> None:
         self.messages = self.everything
@@ -280,6 +291,7 @@ class State:
             self.last_reply.final = False
         else:
             self.in_charge.handoffs = 0
+            self.inbox.asked = len(self.inbox.messages)
             self.last_reply.begin_answer()
         self.answering = True
         self.cancelled = ""
@@ -290,15 +302,18 @@ class State:
             self.unseen.messages.append(seen.as_message(self.in_charge.author))
             self.last_reply.cut_text = seen.text
             self.totals.add_usage(seen.usage, seen.cost_usd)
+        if self.cancelled:  # before its first turn: the answer that was cancelled is the one to these
+            self.unseen.messages += self.inbox.take_asked()
+        self.inbox.asked = 0
         self._seen = None
         self.answering = False
         self.reply_awaited = False
         self.last_reply.repairs = 0
         self.pending.clear()
 
-    def begin_turn(self, *, limit: str | None = None, messages: int = 0) -> None:
-        """The model is asked with all unseen messages and this many of the inbox, to conclude if a `limit` is used up.
-        A turn without a reply is asked again with the same messages."""
+    def begin_turn(self, *, limit: str | None = None, messages: int = 0, summarise: bool = False) -> None:
+        """The model is asked with all unseen messages and this many of the inbox, to conclude if a `limit` is used up;
+        or with none of them, to `summarise`. A turn without a reply is asked again with the same messages."""
         self.limit = limit
         if not self.reply_awaited:
             for message in self.inbox.messages[:messages]:
@@ -306,6 +321,8 @@ class State:
                     self.tools = message.tools
             self.unseen.messages += self.inbox.messages[:messages]
             self.inbox.messages = self.inbox.messages[messages:]
+            if not summarise:
+                self.inbox.asked = 0
             self.turn += 1
             self.reply_awaited = True
             self.model.first = self.model.name
@@ -537,6 +554,7 @@ class State:
             digest=self.prefix.digest,
             unseen=tuple(self.unseen.messages),
             told=self.unseen.in_events,
+            asked=self.inbox.asked if self.answering else 0,
             owed=self.answering,
             open=reply,
             inbox=tuple(self.inbox.messages),

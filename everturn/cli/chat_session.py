@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from rich.text import Text
 
-from everturn import events
+from everturn import events, names
 from everturn.cli.connect import Connection
 from everturn.cli.follow import Follower
 from everturn.cli.output import print_result
@@ -24,6 +24,9 @@ from everturn.records import Message
 KEEP_OPEN = timedelta(days=7)
 SHOWN_EXCHANGES = 2
 """How many exchanges of an earlier conversation are shown when somebody comes back to it."""
+
+LOOK_SECONDS = 0.3
+"""The pause between two checks whether a cancelled answer is over."""
 
 OVER = "■ The conversation is over. Your next message continues it."
 HELP = "Ctrl-C leaves the conversation running, /quit or Ctrl-D closes it, /resume [MODEL] continues after a stall."
@@ -130,9 +133,12 @@ class ChatSession:
                 case events.Stalled() as stall:
                     self._screen.print_line(f"! stalled: {stall.cause} {stall.cure} Then: /resume", style="red")
                     return
-                case events.Switched():
+                case events.Switched(name=names.PAUSE):
                     self._screen.print_line("  /resume continues it.", style="dim")
                     return
+                case events.Switched():
+                    if await self._is_left_idle():
+                        return
                 case events.Done() as done:
                     self._follower = None
                     if reason := done.why or (done.outcome and done.outcome.reason):
@@ -150,6 +156,19 @@ class ChatSession:
             return (await self._conversation.status()).state in ("idle", "done", "paused")
         except Unreachable:
             return True
+
+    async def _is_left_idle(self) -> bool:
+        """Waits for the end of an answer that somebody cancelled. Whether the conversation is idle then: a message of
+        somebody else may be answered next, and it ends if it is not kept open."""
+        while True:
+            try:
+                by_history = await self._conversation.by_history()
+            except Unreachable:
+                return True
+            state = by_history.state
+            if not (state.answering and state.cancelled):
+                return state.is_idle and not by_history.signals.has_message
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _close_conversation(self) -> bool:
         """Closes the conversation. True if nothing of it is left to come back to."""

@@ -24,7 +24,10 @@ LOST = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
 LOST_IN_WORDS = "its worker was lost, or could not reach Temporal"
 
 Stop = events.Replied | events.Stalled | events.Switched | events.Done
-"""The events at which the caller has to act: a final reply, a stall, a pause, the end."""
+"""The events at which the caller has to act: a final reply, a stall, a pause, the end; and a cancellation or a reset,
+after which no reply may come."""
+
+STOPPING = (names.PAUSE, names.CANCEL_TURN, "reset")
 
 
 class Follower:
@@ -92,7 +95,9 @@ class Follower:
             if self._is_to_be_shown(event):
                 self._narration.show_event(event)
             match event:
-                case events.Replied(final=True) | events.Stalled() | events.Switched(name=names.PAUSE) | events.Done():
+                case events.Replied(final=True) | events.Stalled() | events.Done():
+                    return event
+                case events.Switched(name=name) if name in STOPPING:
                     return event
                 case _:
                     pass

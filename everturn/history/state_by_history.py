@@ -187,7 +187,7 @@ class StateByHistory:
             state.model.name = request.model or ""
         self._awaits_worker = 0
         taken = 0 if request.summarise else max(0, user_messages(delta) - user_messages(state.unseen.messages))
-        state.begin_turn(limit=request.conclude, messages=taken)
+        state.begin_turn(limit=request.conclude, messages=taken, summarise=request.summarise)
         state.turn = request.turn
         state.prefix.position = request.position
         state.prefix.digest = request.digest
@@ -389,7 +389,9 @@ class StateByHistory:
         if isinstance(step, steps.MessageSent):
             if self.state.message_problem(step.said, size_of(step.said)):
                 return False
-            self.state.receive_message(step.said.as_message(), step.said.message_id)
+            is_new = self.state.receive_message(step.said.as_message(), step.said.message_id)
+            if is_new and step.accepted and self._before_answer and self.state.inbox.asked:
+                self.state.inbox.asked += 1  # it came in with the one that began the answer
             return True
         was_taken = self._take_command(step)
         if was_taken or step.accepted:
@@ -464,7 +466,10 @@ class StateByHistory:
             self._cut_short = False
             self.state.limit = None
             self._close_reply()
+            said = user_messages(self.state.unseen.messages)
             self.state.end_answer()
+            if user_messages(self.state.unseen.messages) > said:  # no turn has put it there
+                self.transcript.put_unseen(self.state.prefix.position, self.state.unseen.messages)
 
     def _end_if_abandoned(self) -> None:
         """It was closed while its turn failed or was held: nobody is asked again. What was said meanwhile may have to

@@ -150,6 +150,14 @@ class Transcript:
         self.messages.insert(position - self.base, summary)
         self._seen = position + 1
 
+    def put_unseen(self, position: int, messages: Sequence[Message]) -> None:
+        """Puts what the model has not seen behind what it has, with the results that are known."""
+        still_open = self._open
+        bare = [call_id for call_id, result in results_in(messages).items() if not result.content]
+        self._put_messages(position, _fill_messages(messages, tuple(self.results_of(bare)), self._results))
+        if not results_in(messages):
+            self._open = still_open
+
     def forget(self) -> None:
         """Forgets the messages, as if they were an earlier run's. Call it when nobody will ask for them again."""
         self.base += len(self.messages)

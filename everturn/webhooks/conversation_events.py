@@ -104,6 +104,10 @@ class Webhooks:
         if state.is_idle and (state.turn != self._answered_turn or (self._is_owed and self._announces_each)):
             self._send_answer()
 
+    def owe_answer(self) -> None:
+        """An answer was cancelled, perhaps before its first turn."""
+        self._is_owed = True
+
     def send_answer_before_next(self) -> None:
         """To be called when an answer has ended. If the next message is here already, the conversation will not be
         idle in between."""

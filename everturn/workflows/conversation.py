@@ -190,6 +190,7 @@ class ConversationWorkflow:
                     raise
                 self._cut_short(self._state.cancelled)
                 self._state.limit = None  # it did not conclude: the next turn looks anew
+                self._webhooks.owe_answer()
                 stop_if_cancelled()  # if both happen at once, the workflow's cancellation wins
             self._state.end_answer()
             self._tracing.end_answer("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
@@ -283,7 +284,7 @@ class ConversationWorkflow:
     def _begin_turn(self, *, summarise: bool) -> None:
         state = self._state
         if summarise:
-            state.begin_turn(limit=None, messages=0)
+            state.begin_turn(summarise=True)
         else:
             limit = state.limit_reached(workflow.time())
             state.begin_turn(limit=limit, messages=sent_messages.how_many_waiting_fit(state))

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -42,8 +42,11 @@ async def reset_to_the_last_workflow_task(client: Client, conversation: Conversa
     await reset_to(client, conversation, task=-1)
 
 
-async def reset_to(client: Client, conversation: Conversation, *, task: int, run_id: str | None = None) -> None:
-    """To its workflow task of this number, from 0, or from the end for a negative one."""
+async def reset_to(
+    client: Client, conversation: Conversation, *, task: int, run_id: str | None = None, keep_signals: bool = True
+) -> None:
+    """To its workflow task of this number, from 0, or from the end for a negative one. `keep_signals`: those that came
+    since then come again."""
     handle = client.temporal.get_workflow_handle(conversation.id, run_id=run_id)
     completed = [
         event.event_id
@@ -57,6 +60,9 @@ async def reset_to(client: Client, conversation: Conversation, *, task: int, run
             workflow_task_finish_event_id=completed[task],
             request_id=uuid4().hex,
             reason="it stood still",
+            reset_reapply_exclude_types=()
+            if keep_signals
+            else [ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL],
         ),
         retry=True,
     )

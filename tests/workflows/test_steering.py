@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,14 +13,18 @@ import pytest
 from pydantic import BaseModel
 
 from everturn import Approvals, Client, Limits, Model, Patience, ToolContext, tool
+from everturn.agent_settings import Compaction
+from everturn.client.followed_reply import FollowedReply
 from everturn.errors import Ended, Refused, Stalled
 from everturn.records import Decision, ToolCall
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
+from tests.support.operators import goes_on, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import WAIT_SECONDS, eventually, waiting
+from tests.support.waiting import WAIT_SECONDS, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -258,3 +263,97 @@ async def test_no_progress_that_a_tool_reports_can_end_it(client: Client, script
         assert await conversation.reply() == "Done."
     (result,) = results_of(await conversation.transcript())
     assert result.text == "worked"
+
+
+async def test_a_turn_that_is_cancelled_while_a_summary_is_written_is_the_answer_to_what_was_said(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """The model is not asked again before somebody says something new."""
+    written = threading.Event()
+    summaries: list[str] = []
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        last = str(messages[-1]["content"])
+        if "replaced by a summary" in last:
+            summaries.append(last)
+            return slow(say("In short."), until=written) if len(summaries) == 1 else "In short."
+        return say(f"To {last}", usage={"prompt_tokens": 5_000 if last == "First." else 10, "completion_tokens": 1})
+
+    model = scripted(script)
+    agent = agent_on(model, compaction=Compaction(window_tokens=1_000, keep_messages=1))
+    try:
+        async with hosting(client, agent, cached_conversations=cached_conversations):
+            conversation = await client.start(agent, "First.", keep_open=timedelta(minutes=1))
+            assert await conversation.reply() == "To First."
+            await conversation.send("Second.")
+            await eventually(lambda: summaries)
+            await conversation.cancel_turn("wrong order")
+            assert (await conversation.status()).state == "idle"
+            with pytest.raises(Ended, match="was cancelled"):
+                await conversation.reply()
+            async with FollowedReply(conversation) as answer:
+                assert answer.rest
+                assert answer.rest.why == "cancelled"
+            assert [message.text for message in await conversation.transcript()] == ["First.", "To First.", "Second."]
+            assert len(model.requests) == 2
+            await conversation.send("Third.")
+            assert await conversation.reply() == "To Third."
+            said = [message.text for message in await conversation.transcript() if not message.summary]
+            assert said == ["First.", "To First.", "Second.", "Third.", "To Third."]
+            await conversation.close()
+            await conversation.outcome()
+    finally:
+        written.set()
+
+
+@pytest.mark.parametrize("keep_open", [None, timedelta(minutes=1)], ids=["once", "kept open"])
+async def test_a_turn_that_is_cancelled_before_it_begins_asks_no_model(
+    client: Client, scripted: Scripted, cached_conversations: int, keep_open: timedelta | None
+) -> None:
+    model = scripted(["Never."])
+    agent = agent_on(model)
+    conversation = await client.start(agent, "Go", keep_open=keep_open)
+    await signal(conversation, "pause", {})
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        await reaches(conversation, "paused")
+        await conversation.cancel_turn("wrong order")
+        if keep_open:
+            await reaches(conversation, "idle")
+            assert [message.text for message in await conversation.transcript()] == ["Go"]
+            with pytest.raises(Ended, match="was cancelled"):
+                await conversation.reply()
+            await conversation.close()
+        outcome = await conversation.outcome()
+        assert outcome.status == "cancelled"
+        assert outcome.reason == "the turn was cancelled by tester (wrong order)"
+        assert [message.text for message in await conversation.transcript()] == ["Go"]
+    assert not model.requests
+
+
+async def test_a_turn_that_is_cancelled_before_it_begins_in_another_run_asks_no_model(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    """And what was said since then is answered."""
+    bounds(updates=3)
+    model = scripted(["One.", "Three."], order="arrival")
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "First.", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "One."
+        run_id = await conversation.latest_run()
+        for switch in (conversation.pause, conversation.resume, conversation.pause):
+            await switch()
+        await conversation.send("Second.")
+        await goes_on(conversation, run_id)
+        await reaches(conversation, "paused")
+        await conversation.send("Third.")
+        await conversation.cancel_turn()
+        assert await conversation.reply() == "Three."
+        assert [message.text for message in await conversation.transcript() if message.role == "user"] == [
+            "First.",
+            "Second.",
+            "Third.",
+        ]
+        await conversation.close()
+        await conversation.outcome()
+    assert len(model.requests) == 2
