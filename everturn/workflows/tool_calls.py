@@ -87,8 +87,6 @@ class OpenCalls:
         self._agents = agents
         self._awaited_worker = awaited_worker
         self._tracing = tracing
-        self._carried = dict(state.pending)
-        """What people were asked in the earlier run, until they are asked again."""
         self.operations = NexusOperations(state, awaited_worker)
         self._activities = UserActivityCalls(
             state, ledger, activity_results, self._space, operations=self.operations, awaited_worker=awaited_worker
@@ -298,7 +296,8 @@ class OpenCalls:
                     return tool_results.could_not_run_result(call, error, begun=False)
                 pending = after
                 continue
-            pending = for_answer(call, plan, approval=approval, arguments=approval.arguments)
+            awaits = for_answer(call, plan, approval=approval, arguments=approval.arguments)
+            pending = self._approvals.find_carried(call.call_id) or awaits
 
     async def _wait_for_decision(self, pending: PendingCall) -> tuple[PendingCall, AppliedDecision]:
         """The decision on the call that counts, and what it was about. An approval has the arguments that were
@@ -308,7 +307,7 @@ class OpenCalls:
             pending = pending.asked_since(workflow.time())
             applied = await self._ask_person(pending)
             if applied.asks_first:
-                pending = self._state.pending[call_id]
+                pending = self._approvals.find_carried(call_id) or pending
                 continue
             is_checked = pending.policy and not applied.by_rule
             if is_checked and (refusal := await self._find_refusal(pending.call, applied.decision)):
@@ -364,8 +363,8 @@ class OpenCalls:
         return applied
 
     def _pending_call(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
-        """What a person is asked about the call, by the earlier run or by the plan; None if nobody is asked."""
-        carried = self._carried.pop(call.call_id, None)
+        """What a person is asked about the call, since the earlier run or by the plan; None if nobody is asked."""
+        carried = self._approvals.find_carried(call.call_id)
         return carried or before_run(call, plan, self._state.rules, agent=self._state.agent)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent, decision: Decision | None) -> ToolResult:
