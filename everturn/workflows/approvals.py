@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -17,6 +17,7 @@ from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import AskedAgent, PersonsAnswer
 from everturn.plans import Expiry
+from everturn.policy import Policy
 from everturn.records import Decision, ResultPart, Text, on_lines
 from everturn.state import State
 from everturn.text.commands import command_about
@@ -45,6 +46,8 @@ class AppliedDecision:
     a person, so `approvers` are not asked."""
     asks_first: bool = False
     """This is no decision: a rule wants an approval first, before the call runs outside."""
+    rules: Policy = ()
+    """Those when it was made: one that comes later may still deny the call."""
 
     def as_answer_to(self, question: QuestionToPerson) -> PersonsAnswer:
         """The answer for the tool that asked."""
@@ -244,6 +247,7 @@ class PendingApprovals:
     def decide(self, call_id: str, applied: AppliedDecision) -> tuple[str, ...]:
         """Passes the decision to every call that it names, and returns their ids."""
         addressed = tuple(self._addressed_ids(call_id, applied.decision.verdict))
+        applied = replace(applied, rules=self._state.rules)
         let_out: list[PendingCall] = []
         for waiting_id in addressed:
             pending = self._state.pending.pop(waiting_id)
