@@ -56,6 +56,17 @@ def for_answer(
     return PendingCall.from_question(call, plan, question)
 
 
+def answer_awaited_after(pending: PendingCall, decision: Decision) -> PendingCall | None:
+    """What a call that runs outside waits for once this decision has let it out; None if the decision does not, or if a
+    worker has to look at a person's arguments first."""
+    decision = pending.with_arguments(decision)
+    if not isinstance(pending.plan, AwaitAnswer) or pending.is_outside or decision.verdict != "approve":
+        return None
+    if decision.arguments is not None and not pending.is_as_hooks_saw(decision):
+        return None
+    return for_answer(pending.call, pending.plan, approval=decision, arguments=decision.arguments)
+
+
 def not_asked(cause: str) -> str:
     """The refusal, if the agent's policy could not be asked."""
     return f"the policy could not be checked: {cause}"

@@ -86,6 +86,7 @@ class DecisionsByHistory:
     def end_reply(self) -> None:
         self.checked.clear()
         self.edited.clear()
+        self.denied_while_queued.clear()
         self._held.clear()
         self._state.pending.clear()
 
@@ -241,8 +242,9 @@ class DecisionsByHistory:
 
     def take_check(self, call_id: str, *, decided_by: str, refusal: str, time: float) -> None:
         """`refusal`: why this person may not decide; empty if they may."""
-        call = self.denied_while_queued.pop(call_id, None)
-        if call and not refusal:
+        call = self.denied_while_queued.get(call_id) if call_id not in self.checked else None
+        if call and not refusal:  # otherwise, another rule may come before the call begins
+            del self.denied_while_queued[call_id]
             self._settle(unwritten_result(call))
         if call_id not in self.checked:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -12,10 +12,12 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.calls.decision_records import already_decided
+from everturn.calls.gate import answer_awaited_after
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import AskedAgent, PersonsAnswer
 from everturn.plans import Expiry
+from everturn.policy import Policy
 from everturn.records import Decision, ResultPart, Text, on_lines
 from everturn.state import State
 from everturn.text.commands import command_about
@@ -44,6 +46,8 @@ class AppliedDecision:
     a person, so `approvers` are not asked."""
     asks_first: bool = False
     """This is no decision: a rule wants an approval first, before the call runs outside."""
+    rules: Policy = ()
+    """Those when it was made: one that comes later may still deny the call."""
 
     def as_answer_to(self, question: QuestionToPerson) -> PersonsAnswer:
         """The answer for the tool that asked."""
@@ -79,8 +83,9 @@ class PendingApprovals:
         # From the first moment on, because decisions may arrive before `wait_for_decision` is called again.
         self._awaited = {call_id: _new_future() for call_id in state.pending}
         """The decisions that are waited for, by call_id."""
-        self._carried = dict(self._awaited)
-        """The calls that waited in the earlier run, until `wait_for_decision` is called for them."""
+        self._carried = {call_id: (pending, self._awaited[call_id]) for call_id, pending in state.pending.items()}
+        """The calls that wait before `wait_for_decision` is called for them, until it is: they waited in the earlier
+        run, or a command has changed what they wait for. Their decisions may have come by then."""
         self.refused_edits = carried.refused_edits
         """How many edited arguments did not fit in this turn."""
         self._latest_decisions = {result.call_id: result.decision for result in carried.results if result.decision}
@@ -96,7 +101,7 @@ class PendingApprovals:
         `take_back`."""
         call_id = pending.call.call_id
         waiting = self._state.pending
-        decided = self._carried.pop(call_id, None)
+        _, decided = self._carried.pop(call_id, (None, None))
         if decided is None:
             if self._state.closing:
                 return AppliedDecision(self._closing, by_rule=True)
@@ -122,6 +127,12 @@ class PendingApprovals:
             if clock:
                 clock.cancel()
 
+    def find_carried(self, call_id: str) -> PendingCall | None:
+        """What the call waits for, or waited for until somebody decided, before `wait_for_decision` is called for it;
+        None if it has to be called first."""
+        pending, _ = self._carried.get(call_id, (None, None))
+        return pending
+
     def apply_changed_policy(self) -> None:
         """The policy has changed: it may decide on waiting calls."""
         rules = self._state.rules
@@ -143,14 +154,19 @@ class PendingApprovals:
             self.decide(pending.call.call_id, AppliedDecision(decision))
 
     def _ask_first(self, pending: PendingCall) -> None:
-        """The call no longer waits for its answer, but for an approval first. It counts as waiting from now on, though
-        its task calls `wait_for_decision` only later."""
-        call_id = pending.call.call_id
-        waited_for = self._awaited[call_id]
-        self._state.pending[call_id] = pending
-        self._awaited[call_id] = self._carried[call_id] = _new_future()
+        """The call no longer waits for its answer, but for an approval first."""
+        waited_for = self._awaited[pending.call.call_id]
+        self._carry(pending)
         waited_for.set_result(AppliedDecision(Decision(verdict="deny"), asks_first=True))
         self._on_change()
+
+    def _carry(self, pending: PendingCall) -> None:
+        """The call counts as waiting from now on, though its task calls `wait_for_decision` only later: another command
+        may come first, in the same workflow task."""
+        call_id = pending.call.call_id
+        self._state.pending[call_id] = pending
+        self._awaited[call_id] = decided = _new_future()
+        self._carried[call_id] = pending, decided
 
     async def _wait_for_expiry(self, pending: PendingCall, expiry: Expiry) -> None:
         expires = pending.expires
@@ -182,6 +198,8 @@ class PendingApprovals:
 
     def make_final(self, call_id: str) -> None:
         """The decision on this call counts."""
+        if call_id in self._carried:
+            return  # it waits for something else by now, and a decision on that may have come
         self._being_checked.discard(call_id)
         self._early.discard_late(call_id)
 
@@ -229,15 +247,21 @@ class PendingApprovals:
     def decide(self, call_id: str, applied: AppliedDecision) -> tuple[str, ...]:
         """Passes the decision to every call that it names, and returns their ids."""
         addressed = tuple(self._addressed_ids(call_id, applied.decision.verdict))
+        applied = replace(applied, rules=self._state.rules)
+        let_out: list[PendingCall] = []
         for waiting_id in addressed:
             pending = self._state.pending.pop(waiting_id)
             self._awaited.pop(waiting_id).set_result(applied)
             self._latest_decisions[waiting_id] = applied.decision
             if pending.policy and not applied.by_rule:
                 self._being_checked.add(waiting_id)
+            elif awaits := answer_awaited_after(pending, applied.decision):
+                let_out.append(awaits.asked_since(workflow.time()))
         while len(self._latest_decisions) > MOST_DECISIONS_KEPT:
             self._latest_decisions.pop(next(iter(self._latest_decisions)))
         self._on_change()
+        for pending in let_out:
+            self._carry(pending)
         return addressed
 
     def _addressed_ids(self, call_id: str, verdict: str) -> Iterator[str]:
@@ -246,6 +270,8 @@ class PendingApprovals:
     @property
     def undecided(self) -> dict[str, PendingCall]:
         """The calls that a decision can still reach: not a call whose turn was cancelled in this very step."""
+        if self._state.cancelled:
+            return {}
         return {
             call_id: pending for call_id, pending in self._state.pending.items() if not self._awaited[call_id].done()
         }

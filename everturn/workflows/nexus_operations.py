@@ -34,6 +34,10 @@ ENOUGH_LEFT = 4
 class Closed(Exception):
     """The conversation was closed, and nobody had begun the operation."""
 
+    def __init__(self, *, was_scheduled: bool) -> None:
+        super().__init__()
+        self.was_scheduled = was_scheduled
+
 
 class NexusOperations:
     def __init__(self, state: State, awaited_worker: AwaitedWorker) -> None:
@@ -57,6 +61,8 @@ class NexusOperations:
         """The operation's result. Raises NexusOperationError and Closed."""
         client: workflow.NexusClient[Any] = workflow.create_nexus_client(service=plan.service, endpoint=plan.endpoint)
         async with self._slots:
+            if self._state.closing:
+                raise Closed(was_scheduled=False)
             starting = asyncio.create_task(
                 client.start_operation(
                     plan.operation,
@@ -92,7 +98,7 @@ class NexusOperations:
             with self._awaited_worker.show_waiting(served.call_id, *cause_and_cure):
                 await workflow.wait_condition(lambda: starting.done() or self._state.closing)
         if not starting.done():
-            raise Closed
+            raise Closed(was_scheduled=True)
 
     def _let_go(self, operation: asyncio.Task[RawValue]) -> None:
         """Of one that was cancelled, and has ended."""

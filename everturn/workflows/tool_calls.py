@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -87,8 +87,6 @@ class OpenCalls:
         self._agents = agents
         self._awaited_worker = awaited_worker
         self._tracing = tracing
-        self._carried = dict(state.pending)
-        """What people were asked in the earlier run, until they are asked again."""
         self.operations = NexusOperations(state, awaited_worker)
         self._activities = UserActivityCalls(
             state, ledger, activity_results, self._space, operations=self.operations, awaited_worker=awaited_worker
@@ -221,9 +219,11 @@ class OpenCalls:
         pending = self._pending_call(call, plan)
         decision: Decision | None = None
         answer: PersonsAnswer | None = None
+        rules = self._state.rules
         while True:
             if pending:
                 pending, applied = await self._wait_for_decision(pending)
+                rules = applied.rules
                 if pending.tool_asks and not self._state.closing:
                     decision = pending.asked.decision
                     answer = applied.as_answer_to(pending.asked)
@@ -238,7 +238,9 @@ class OpenCalls:
                     times = self._state.in_charge.handoffs_left(self._state.limits.max_handoffs)
                     return agent_in_charge.result_of(call, plan, handoffs_left=times, decision=decision)
                 again = pending is not None and pending.is_doubtful
-                return await self._run_tool(call, plan, decision, answer, may_have_run=again, as_shown=as_shown)
+                return await self._run_tool(
+                    call, plan, decision, answer, rules=rules, may_have_run=again, as_shown=as_shown
+                )
             except (Unreadable, ActivityError) as error:
                 pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
@@ -247,15 +249,17 @@ class OpenCalls:
     async def _ask_agent_when_allowed(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         pending = self._pending_call(call, plan)
         decision: Decision | None = None
+        rules = self._state.rules
         while True:
             try:
                 if pending:
                     pending, applied = await self._wait_for_decision(pending)
+                    rules = applied.rules
                     if applied.decision.verdict != "approve":
                         return _result_without_run(call, pending, applied)
                     as_shown = pending.is_as_hooks_saw(applied.decision)
                     decision = await self._check_edit(call, applied.decision, as_shown=as_shown)
-                return await self._ask_agent(call, plan, decision)
+                return await self._ask_agent(call, plan, decision, rules=rules)
             except (Unreadable, ActivityError) as error:
                 pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
@@ -298,7 +302,8 @@ class OpenCalls:
                     return tool_results.could_not_run_result(call, error, begun=False)
                 pending = after
                 continue
-            pending = for_answer(call, plan, approval=approval, arguments=approval.arguments)
+            awaits = for_answer(call, plan, approval=approval, arguments=approval.arguments)
+            pending = self._approvals.find_carried(call.call_id) or awaits
 
     async def _wait_for_decision(self, pending: PendingCall) -> tuple[PendingCall, AppliedDecision]:
         """The decision on the call that counts, and what it was about. An approval has the arguments that were
@@ -308,7 +313,7 @@ class OpenCalls:
             pending = pending.asked_since(workflow.time())
             applied = await self._ask_person(pending)
             if applied.asks_first:
-                pending = self._state.pending[call_id]
+                pending = self._approvals.find_carried(call_id) or pending
                 continue
             is_checked = pending.policy and not applied.by_rule
             if is_checked and (refusal := await self._find_refusal(pending.call, applied.decision)):
@@ -364,20 +369,25 @@ class OpenCalls:
         return applied
 
     def _pending_call(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
-        """What a person is asked about the call, by the earlier run or by the plan; None if nobody is asked."""
-        carried = self._carried.pop(call.call_id, None)
+        """What a person is asked about the call, since the earlier run or by the plan; None if nobody is asked."""
+        carried = self._approvals.find_carried(call.call_id)
         return carried or before_run(call, plan, self._state.rules, agent=self._state.agent)
 
-    async def _ask_agent(self, call: ToolCall, plan: RunAgent, decision: Decision | None) -> ToolResult:
-        rules = self._state.rules
+    async def _ask_agent(
+        self, call: ToolCall, plan: RunAgent, decision: Decision | None, *, rules: Policy
+    ) -> ToolResult:
+        find_end = self._finder_of_end(call, plan, decision, rules=rules)
         async with self._slots:
-            if ended := await self._ended_in_queue(call, plan, decision, rules=rules):
+            if ended := await find_end():
                 return ended
             self._ledger.running.add(call.call_id)
             try:
                 room = await self._space.allot_share(
                     request=size_of(call), other_calls=self._ledger.to_come, max_bytes=MAX_OUTCOME_BYTES
                 )
+                if ended := await find_end():
+                    self._ledger.running.discard(call.call_id)
+                    return ended
                 with self._space.promised(call.call_id, room):
                     message = plan.asks(call, edited=decision.arguments if decision else None)
                     outcome = await self._agents.ask_agent(call, plan, message, room=room)
@@ -393,12 +403,26 @@ class OpenCalls:
         self._ledger.from_outputs.add(call.call_id)
         return tool_results.with_approval(result, decision)
 
-    async def _ended_in_queue(
+    def _finder_of_end(
+        self, call: ToolCall, plan: GatedPlan, decision: Decision | None, *, rules: Policy | None
+    ) -> Callable[[], Awaitable[ToolResult | None]]:
+        """Finds, each time that it is called, what `_result_before_run` does. `rules`: those at the gate."""
+
+        async def find_end() -> ToolResult | None:
+            nonlocal rules
+            seen = rules
+            if rules is not None:
+                rules = self._state.rules  # what these say is looked at now
+            return await self._result_before_run(call, plan, decision, rules=seen)
+
+        return find_end
+
+    async def _result_before_run(
         self, call: ToolCall, plan: GatedPlan, decision: Decision | None, *, rules: Policy | None
     ) -> ToolResult | None:
-        """The result of a call that is not to begin any more, though it has passed the gate: while it waited until
-        others were done, the conversation was closed, or a rule came that denies it. `rules`: those at the gate; None
-        if no rule may end it. None if it may begin."""
+        """The result of a call that is not to begin any more, though it has passed the gate: while it was checked or
+        waited until others were done, the conversation was closed, or a rule came that denies it. `rules`: those that
+        were looked at before; None if no rule may end it. None if it may begin."""
         denial: Decision | None = None
         if rules is not None and not self._state.closing:
             denial = await self._denial_since(rules, call, plan, decision)
@@ -469,6 +493,7 @@ class OpenCalls:
         decision: Decision | None,
         answer: PersonsAnswer | None,
         *,
+        rules: Policy,
         may_have_run: bool,
         as_shown: bool,
     ) -> ToolResult:
@@ -487,12 +512,14 @@ class OpenCalls:
             }
         )
         is_new = not may_have_run and answer is None  # otherwise, a person has decided on this run by itself
-        rules = self._state.rules if is_new else None
+        find_end = self._finder_of_end(call, plan, decision, rules=rules if is_new else None)
         async with self._slots:
-            if ended := await self._ended_in_queue(call, plan, decision, rules=rules):
+            if ended := await find_end():
                 return ended
             if isinstance(plan, RunElsewhere):
-                settled = self._activities.settle_call(call, request, plan, other_calls=self._ledger.to_come)
+                settled = self._activities.settle_call(
+                    call, request, plan, other_calls=self._ledger.to_come, find_end=find_end
+                )
                 return await self._tracing.note_activity(call, settled)
             if plan.activity:
                 request = request.model_copy(update={"tool": call.name})
@@ -501,6 +528,8 @@ class OpenCalls:
             room = await self._space.allot_share(
                 request=size_of(request), other_calls=self._ledger.to_come, local=plan.local
             )
+            if ended := await find_end():
+                return ended
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
             start = with_remaining_details(request, lambda sent: self._start_tool(call, sent, plan))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic import JsonValue
@@ -31,7 +31,7 @@ from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for
 from everturn.workflows.call_headers import serving
 from everturn.workflows.call_ledger import CallLedger
-from everturn.workflows.cancellation import result_or_cancellation
+from everturn.workflows.cancellation import result_or_cancellation, stop_if_cancelled
 from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import Closed, NexusOperations
 from everturn.workflows.timeouts import check_options, user_activity_options
@@ -66,15 +66,24 @@ class UserActivityCalls:
         self._awaited_worker = awaited_worker
 
     async def settle_call(
-        self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, other_calls: int
+        self,
+        call: ToolCall,
+        request: ToolRequest,
+        plan: RunElsewhere,
+        *,
+        other_calls: int,
+        find_end: Callable[[], Awaitable[ToolResult | None]],
     ) -> ToolResult:
-        """The call's result. Raises ActivityError if there is none, and Unreadable if it can't be read."""
+        """The call's result. Raises ActivityError if there is none, and Unreadable if it can't be read. `find_end`: the
+        result of a call that is not to begin any more; None if it may."""
         edited = request.decision is not None and request.decision.arguments is not None
         checked: CheckedCall | None = None
         if isinstance(plan, RunNexus):
             checked = await self._check_call(call, request.model_copy(update={"endpoint": plan.endpoint}))
         elif edited or plan.effect == "once":
             checked = await self._check_call(call, request)
+        if checked and (ended := await find_end()):
+            return ended
         if checked and checked.result:
             return tool_results.with_approval(checked.result, request.decision)
         arguments = call.arguments if plan.arguments is None else plan.arguments
@@ -91,6 +100,8 @@ class UserActivityCalls:
 
         with self._space.promised(call.call_id, room):
             await self._space.wait_to_carry(size)
+            if ended := await find_end():
+                return ended
             temporal_retries = not isinstance(plan, RunActivity) or plan.task_queue is not None
             result: ToolResult = await self._awaited_worker.run_or_stall(
                 call.call_id, start_run, patience=plan.patience, retried=temporal_retries
@@ -113,7 +124,9 @@ class UserActivityCalls:
             handle = workflow.start_activity(
                 names.CHECK_CALL, check_request, result_type=RawValue, summary=summary, **check_options()
             )
-            return await self._activity_results.wait_for(handle, CheckedCall, f"The check of {call.name}")
+            checked = await self._activity_results.wait_for(handle, CheckedCall, f"The check of {call.name}")
+            stop_if_cancelled()  # the cancellation came together with it: nothing may run now
+            return checked
 
         looks = 0
         while True:
@@ -171,8 +184,8 @@ class UserActivityCalls:
         except Unreadable:
             self._ledger.running.discard(call.call_id)
             raise
-        except Closed:
-            return ToolResult.cut_short(call, CLOSED, running=True)
+        except Closed as closed:
+            return ToolResult.cut_short(call, CLOSED, running=closed.was_scheduled)
         except asyncio.CancelledError:
             if _was_closed(closing):
                 return ToolResult.cut_short(call, CLOSED, running=True)

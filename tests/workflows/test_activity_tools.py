@@ -21,15 +21,16 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker as TemporalWorker
 
-from everturn import Client, EverturnPlugin, Image, ToolFailed, activity_tool, tool
+from everturn import Client, EverturnPlugin, Image, ToolFailed, activity_tool, names, tool
+from everturn.activities import before_reset
 from everturn.errors import InvalidAgent
 from everturn.events import ToolFinished, ToolLost, ToolStarted, WorkerAwaited
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.operators import reset_to
+from tests.support.operators import reset_to, signal
 from tests.support.transcripts import results_of, told
-from tests.support.waiting import eventually, reaches, waiting
+from tests.support.waiting import busy_taking, eventually, nothing_runs, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -375,6 +376,66 @@ async def test_a_once_activity_that_is_lost_waits_for_a_person(
     [result] = results_of(await conversation.transcript())
     assert result.text == "[Approved by tester. Note: it is not in the books]\nbooked"
     assert tries == ["call:a", "call:a"]
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["together", "before"])
+@pytest.mark.parametrize(
+    ("command", "is_told"),
+    [
+        (names.CANCEL_TURN, "This call was cut short: the turn was cancelled"),
+        (names.CLOSE, "This call was cut short: the conversation was closed."),
+        (names.SET_POLICY, "This call was denied by the policy"),
+        ("cancel", "This call was cut short: the workflow was cancelled."),
+    ],
+)
+async def test_a_once_activity_that_nobody_wants_any_more_does_not_begin_after_its_check(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, command: str, is_told: str, together: bool
+) -> None:
+    """`together`: it is said in the workflow task that brings what the check has found."""
+    paid: list[str] = []
+    checking = asyncio.Event()
+    released = asyncio.Event()
+    check_not_run = before_reset.check_not_run
+
+    async def check_when_released(name: str, request: Any) -> None:
+        checking.set()
+        await released.wait()
+        await check_not_run(name, request)
+
+    monkeypatch.setattr(before_reset, "check_not_run", check_when_released)
+
+    @activity.defn
+    async def pay() -> str:
+        paid.append("paid")
+        return "paid"
+
+    agent = agent_on(scripted([call("pay", {}, id="a"), "Done."]), tools=[activity_tool(pay, effect="once")])
+    rules = [{"tool": "pay", "then": "deny"}] if command == names.SET_POLICY else []
+    async with hosting(client, agent, cached_conversations=0):
+        conversation = await client.start(agent, "Pay", keep_open=timedelta(minutes=1))
+        await eventually(checking.is_set)
+        if together:
+            busy = busy_taking(monkeypatch, names.SET_POLICY)
+            await signal(conversation, names.SET_POLICY, {"rules": []})
+            await eventually(busy.is_set)
+            released.set()
+            await nothing_runs(client, conversation)
+        if command == "cancel":
+            await client.temporal.get_workflow_handle(conversation.id).cancel()
+        elif together:
+            await signal(conversation, command, {"rules": rules} if rules else {})
+        else:
+            await getattr(conversation, command)(*[rules] if rules else [])
+        released.set()
+        if command in (names.CANCEL_TURN, names.SET_POLICY):
+            await reaches(conversation, "idle")
+            assert (await conversation.by_history()).state.is_idle
+            await conversation.close()
+        await conversation.outcome()
+        [result] = results_of(await conversation.transcript())
+        assert result.text.startswith(is_told)
+        assert "was running" not in result.text
+    assert paid == []
 
 
 async def test_a_once_activity_that_ran_before_a_reset_waits_for_a_person(

@@ -35,10 +35,11 @@ from everturn import (
     ToolContext,
     activity_tool,
     ask_user,
+    names,
     nexus_tool,
     tool,
 )
-from everturn.errors import NotFound, OutcomeUnknown, Refused
+from everturn.errors import Ended, NotFound, OutcomeUnknown, Refused
 from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, HandedOff, ToolFinished, ToolStarted
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
@@ -53,6 +54,8 @@ from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
 from tests.support.mcp_shop_server import McpShop
 from tests.support.nexus_endpoints import endpoint_to
+from tests.support.operators import signal
+from tests.support.side_by_side import side_by_side
 from tests.support.transcripts import results_of
 from tests.support.waiting import QUERY_SECONDS, eventually, waiting
 
@@ -749,6 +752,69 @@ async def test_a_rule_that_comes_while_a_client_has_the_call_holds_it_back(
         await waits_for(late, "needs_approval")
         await late.answer("c", "sent before that")  # by a client that had begun it
         assert (await result(late)).text == "sent before that"
+
+
+def _rules(*then: str) -> tuple[str, dict[str, Any]]:
+    return names.SET_POLICY, {"rules": [{"tool": "send", "then": each} for each in then]}
+
+
+APPROVE = (names.APPROVE, {"call_id": "c"})
+ANSWER = (names.ANSWER, {"call_id": "c", "content": "sent"})
+
+AFTER_THE_RULE = {
+    "nothing": ([], "needs_approval"),
+    "close": ([(names.CLOSE, {})], "denied"),
+    "deny": ([(names.DENY, {"call_id": "c"})], "denied"),
+    "approve": ([APPROVE], "runs_outside"),
+    "answer": ([ANSWER], "sent"),
+    "taken back": ([_rules()], "runs_outside"),
+    "taken back, and set again": ([_rules(), _rules("ask")], "needs_approval"),
+    "taken back, and another one": ([_rules(), _rules("deny")], "denied"),
+    "approve, answer": ([APPROVE, ANSWER], "sent"),
+    "approve, deny always": ([APPROVE, _rules("deny")], "denied"),
+    "approve, close": ([APPROVE, (names.CLOSE, {})], "denied"),
+    "cancel, answer": ([(names.CANCEL_TURN, {}), ANSWER], "cut short"),
+}
+"""Commands that come in one workflow task with a rule that holds back what a client has; what the call waits for then,
+or what the model is told."""
+
+
+async def test_what_comes_together_with_a_rule_that_asks_counts(client: Client, scripted: Scripted) -> None:
+    @tool(runs_on="client")
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    model = scripted(lambda sent: "Done." if any(m["role"] == "tool" for m in sent) else call("send", id="c"))
+    agent = agent_on(model, tools=[send])
+
+    async def begin(_: str) -> Conversation:
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        await waits_for(conversation, "runs_outside")
+        return conversation
+
+    async with hosting(client, agent, cached_conversations=0):
+        conversations = await side_by_side(begin, {case: case for case in AFTER_THE_RULE})
+    for case, (commands, _) in AFTER_THE_RULE.items():
+        for name, payload in [_rules("ask"), *commands]:
+            await signal(conversations[case], name, payload)
+
+    async def end(case: str) -> None:
+        conversation = conversations[case]
+        _, comes_to = AFTER_THE_RULE[case]
+        still_waits = comes_to in ("needs_approval", "runs_outside")
+        if still_waits:
+            waiting_calls = (await waits_for(conversation, comes_to)).waiting
+            by_history = (await conversation.by_history()).state.pending.values()
+            assert [call.question for call in waiting_calls] == [pending.question for pending in by_history]
+        with suppress(Ended):  # it is closed in some cases
+            await conversation.close()
+        await conversation.outcome()
+        [result] = results_of(await conversation.transcript())
+        assert still_waits or comes_to in result.text
+
+    async with hosting(client, agent, cached_conversations=0):
+        await side_by_side(end, {case: case for case in AFTER_THE_RULE})
 
 
 async def test_what_a_person_approved_is_what_goes_to_the_client_in_each_run(

@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio import activity
 
-from everturn import Client, Conversation, Limits, NeedsApproval, ToolContext, tool
+from everturn import Client, Conversation, Limits, NeedsApproval, ToolContext, activity_tool, tool
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -334,3 +335,41 @@ async def test_a_rule_that_denies_holds_for_calls_that_wait_until_others_are_don
     denial = "This call was denied by the policy of tester and did not run. Reason: closed"
     assert await told(conversation) == ["nothing", "paid" if kind == "may not" else denial]
     assert paid == ([5] if kind == "may not" else [])
+
+
+@pytest.mark.parametrize("kind", ["tool", "sub-agent", "activity"])
+async def test_a_rule_that_denies_holds_for_an_approved_call_that_approvers_are_asked_about(
+    client: Client, scripted: Scripted, kind: str, cached_conversations: int
+) -> None:
+    asked = asyncio.Event()
+    released = asyncio.Event()
+
+    async def approvers(_: Any, decision: Any) -> bool:
+        asked.set()
+        await released.wait()
+        return True
+
+    @tool
+    def pay() -> str:
+        paid.append(5)
+        return "paid"
+
+    @activity.defn(name="pay")
+    async def pay_once() -> str:
+        paid.append(5)
+        return "paid"
+
+    payer = agent_on(scripted(["I paid."]), name="pay")
+    tools = {"tool": pay, "sub-agent": payer, "activity": activity_tool(pay_once)}
+    arguments = {"message": "Pay"} if kind == "sub-agent" else {}
+    agent = agent_on(scripted([call("pay", arguments, id="p"), "Done."]), tools=[tools[kind]], approvers=approvers)
+    async with hosting(client, agent, payer, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go", policy=[{"tool": "pay", "then": "ask"}])
+        await waiting(conversation)
+        await conversation.approve("p")
+        await eventually(asked.is_set)
+        await conversation.set_policy([{"tool": "pay", "then": "deny", "reason": "closed"}])
+        released.set()
+        await conversation.outcome()
+    assert await told(conversation) == ["This call was denied by the policy of tester and did not run. Reason: closed"]
+    assert paid == []

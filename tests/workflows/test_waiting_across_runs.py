@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.worker import Replayer
 
-from everturn import Client, Conversation, ToolCall, ToolContext, events, tool
+from everturn import Client, Conversation, ToolCall, ToolContext, events, names, tool
 from everturn.agent_settings import Approvals
 from everturn.errors import Refused
 from everturn.exporting.reading import read_conversation
@@ -28,7 +28,7 @@ from tests.support.operators import move_on, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -287,6 +287,33 @@ async def test_what_is_sent_before_the_next_run_has_begun_is_taken_by_it(
         "close": "This call was denied",
     }
     assert result.text.startswith(said[name])
+
+
+async def test_a_rule_before_the_next_run_has_begun_holds_back_what_a_client_has(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool(runs_on="client")
+    def refund(order_id: str, cents: int) -> str:
+        """Refunds an order."""
+        return f"{cents} back for {order_id}"
+
+    agent = agent_on(scripted(ONE), tools=[refund])
+    async with hosting(client, agent, cached_conversations=0):
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+        busy = busy_in(monkeypatch, ConversationWorkflow, "_next_input")
+        moving = asyncio.create_task(move_on(conversation))
+        await eventually(busy.is_set)
+    await moving
+    await signal(conversation, names.SET_POLICY, {"rules": [{"tool": "refund", "then": "ask"}]})
+    async with hosting(client, agent, cached_conversations=0):
+        await reaches(conversation, "awaiting_approval")
+        await conversation.approve("a")
+        await reaches(conversation, "awaiting_answer")
+        assert [*(await conversation.by_history()).state.pending] == ["a"]
+        assert await conversation.run_tools([refund]) == "Done."
+    (result,) = results_of(await conversation.transcript())
+    assert result.text == "5 back for 81"
 
 
 @pytest.mark.parametrize("name", ["cancel_turn", "close"])
