@@ -100,7 +100,7 @@ class MessageInbox:
         self.messages: list[Message] = list(carry.inbox)
         self.late: list[Message] = []
         """Messages that came after the conversation was closed: they are for the run that continues it."""
-        self.asked = carry.asked
+        self.asked = carry.asked if carry.owed else 0
         """How many of them the answer at hand is to: those with which it began, until its first turn takes them."""
         self.taken_ids = TakenIds(carry.message_ids)
 
@@ -554,7 +554,6 @@ class State:
             digest=self.prefix.digest,
             unseen=tuple(self.unseen.messages),
             told=self.unseen.in_events,
-            asked=self.inbox.asked if self.answering else 0,
             owed=self.answering,
             open=reply,
             inbox=tuple(self.inbox.messages),
@@ -579,4 +578,5 @@ class State:
             budget=self.totals.budget,
             began=self._began or self.start.began,
             tools=self.tools,
+            asked=self.inbox.asked if self.answering else 0,
         )

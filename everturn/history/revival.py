@@ -38,5 +38,5 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRu
         "told": (*results_in(unseen_messages),),
     }
     facts = state.facts and state.facts.model_copy(update={"agent": ""})  # it begins with the version of today
-    at_rest = {"facts": facts, "asked": 0, "owed": False, "paused": False, "repairs": 0, "started_at": None}
+    at_rest = {"facts": facts, "owed": False, "paused": False, "repairs": 0, "started_at": None}
     return carry.model_copy(update={**changes, **at_rest, "inbox": cut_messages(state.inbox.messages, MAX_INBOX_BYTES)})

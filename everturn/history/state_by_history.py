@@ -465,8 +465,8 @@ class StateByHistory:
         if self._cut_short and not self._runs:
             self._cut_short = False
             self.state.limit = None
-            self._close_reply()
             said = user_messages(self.state.unseen.messages)
+            self._close_reply()
             self.state.end_answer()
             if user_messages(self.state.unseen.messages) > said:  # no turn has put it there
                 self.transcript.put_unseen(self.state.prefix.position, self.state.unseen.messages)

@@ -189,8 +189,8 @@ class ConversationWorkflow:
                 if not (self._state.cancelled and is_cancelled_exception(error)):
                     raise
                 self._cut_short(self._state.cancelled)
-                self._state.limit = None  # it did not conclude: the next turn looks anew
                 self._webhooks.owe_answer()
+                self._state.limit = None  # it did not conclude: the next turn looks anew
                 stop_if_cancelled()  # if both happen at once, the workflow's cancellation wins
             self._state.end_answer()
             self._tracing.end_answer("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
