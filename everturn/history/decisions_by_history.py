@@ -53,6 +53,8 @@ class DecisionsByHistory:
         """What people were last asked about the calls of the current reply."""
         self.checked: dict[str, tuple[PendingCall, Decision]] = {}
         """The calls with a decision that the agent's policy is checking."""
+        self._rules_then: dict[str, Policy] = {}
+        """The rules when the latest decision on a call was made."""
         self.edited: dict[str, tuple[PendingCall, Decision]] = {}
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
         self.denied_while_queued: dict[str, ToolCall] = {}
@@ -99,10 +101,11 @@ class DecisionsByHistory:
 
     # ------------------------------------------------------------ calls
 
-    def begin_waiting(self, pending: PendingCall, *, time: float) -> None:
+    def begin_waiting(self, pending: PendingCall, *, time: float, again: bool = False) -> None:
+        """`again`: the rules have changed since it was decided that it may wait for that."""
         call_id = pending.call.call_id
         self._state.pending[call_id] = self.asked[call_id] = pending.asked_since(time)
-        self._follow_policy(pending)
+        self._follow_policy(pending, again=again)
 
     def is_known(self, call_id: object) -> bool:
         """Whether somebody has decided on the call."""
@@ -200,7 +203,9 @@ class DecisionsByHistory:
             self._settle(unwritten_result(call))
         elif isinstance(plan, AwaitAnswer):
             self.begin_waiting(
-                for_answer(call, plan, approval=approval, arguments=approval.arguments), time=self._clock()
+                for_answer(call, plan, approval=approval, arguments=approval.arguments),
+                time=self._clock(),
+                again=self._rules_then.get(call.call_id, self._state.rules) != self._state.rules,
             )
 
     def take_edit(self, call_id: str, arguments: dict[str, Any]) -> None:
@@ -232,6 +237,7 @@ class DecisionsByHistory:
     def _decide_or_check(self, pending: PendingCall, decision: Decision) -> None:
         """A decision, which may need a check first."""
         self.taken.add(pending.call.call_id)
+        self._rules_then[pending.call.call_id] = self._state.rules
         if pending.policy:
             self._state.pending.pop(pending.call.call_id)
             self.checked[pending.call.call_id] = (pending, decision)

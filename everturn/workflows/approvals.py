@@ -95,10 +95,10 @@ class PendingApprovals:
         self._on_change = on_change
         self._early = EarlyDecisions()
 
-    async def wait_for_decision(self, pending: PendingCall) -> AppliedDecision:
+    async def wait_for_decision(self, pending: PendingCall, *, rules: Policy | None = None) -> AppliedDecision:
         """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
         first. If the plan asks the agent's policy, what a person decides counts only from `make_final` on: see
-        `take_back`."""
+        `take_back`. `rules`: those when somebody let it wait for that."""
         call_id = pending.call.call_id
         waiting = self._state.pending
         _, decided = self._carried.pop(call_id, (None, None))
@@ -108,7 +108,7 @@ class PendingApprovals:
             decided = _new_future()
             waiting[call_id] = pending
             self._awaited[call_id] = decided
-            self._follow_policy(pending)
+            self._follow_policy(pending, again=rules is not None and rules != self._state.rules)
         self._on_change()
         self._early.release(call_id, until=decided.done)
         clock: asyncio.Task[None] | None = None

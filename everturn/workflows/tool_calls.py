@@ -288,8 +288,10 @@ class OpenCalls:
     async def _answer_when_allowed(self, call: ToolCall, plan: AwaitAnswer) -> ToolResult:
         """Waits for the result of a call that runs outside; if the plan or a rule says so, for its approval first."""
         pending = self._pending_call(call, plan) or for_answer(call, plan)
+        rules: Policy | None = None
         while True:
-            pending, applied = await self._wait_for_decision(pending)
+            pending, applied = await self._wait_for_decision(pending, rules=rules)
+            rules = None
             approval = pending.asked.decision
             if pending.is_outside or applied.decision.verdict != "approve":
                 return tool_results.result_of_decision(call, applied, approval=approval, begun=pending.may_have_begun)
@@ -302,16 +304,19 @@ class OpenCalls:
                     return tool_results.could_not_run_result(call, error, begun=False)
                 pending = after
                 continue
+            rules = applied.rules  # one that came while the approval was checked may deny it
             awaits = for_answer(call, plan, approval=approval, arguments=approval.arguments)
             pending = self._approvals.find_carried(call.call_id) or awaits
 
-    async def _wait_for_decision(self, pending: PendingCall) -> tuple[PendingCall, AppliedDecision]:
+    async def _wait_for_decision(
+        self, pending: PendingCall, *, rules: Policy | None = None
+    ) -> tuple[PendingCall, AppliedDecision]:
         """The decision on the call that counts, and what it was about. An approval has the arguments that were
-        approved, if they are not the model's."""
+        approved, if they are not the model's. `rules`: those when somebody let it wait for that."""
         call_id = pending.call.call_id
         while True:
             pending = pending.asked_since(workflow.time())
-            applied = await self._ask_person(pending)
+            applied = await self._ask_person(pending, rules=rules)
             if applied.asks_first:
                 pending = self._approvals.find_carried(call_id) or pending
                 continue
@@ -358,10 +363,10 @@ class OpenCalls:
             raise _GivenByHook(tool_results.with_approval(checked.result, decision))
         return decision.model_copy(update={"arguments": checked.arguments})
 
-    async def _ask_person(self, pending: PendingCall) -> AppliedDecision:
+    async def _ask_person(self, pending: PendingCall, *, rules: Policy | None = None) -> AppliedDecision:
         """Waits for the decision on the call, however long it takes."""
         try:
-            applied = await self._approvals.wait_for_decision(pending)
+            applied = await self._approvals.wait_for_decision(pending, rules=rules)
         except asyncio.CancelledError:
             self._tracing.note_wait(pending, None)
             raise
