@@ -237,7 +237,7 @@ class CarryOver(Record):
     """What comes after the prefix: results that no model has seen yet."""
     told: tuple[str, ...] = ()
     """The calls in `unseen` whose results are in events of a run before, too."""
-    asked: int = 0
+    unanswered: int = 0
     """How many messages of the inbox the answer at hand is to, if none of its turns has taken one."""
     owed: bool = False
     """The run ended in the middle of an answer: the next one goes on with it."""

@@ -100,7 +100,7 @@ class MessageInbox:
         self.messages: list[Message] = list(carry.inbox)
         self.late: list[Message] = []
         """Messages that came after the conversation was closed: they are for the run that continues it."""
-        self.asked = carry.asked if carry.owed else 0
+        self.unanswered = carry.unanswered if carry.owed else 0
         """How many of them the answer at hand is to: those with which it began, until its first turn takes them."""
         self.taken_ids = TakenIds(carry.message_ids)
 
@@ -114,13 +114,13 @@ class MessageInbox:
         else:
             self.messages.append(message)
 
-    def take_asked(self) -> list[Message]:
+    def take_unanswered(self) -> list[Message]:
         """Takes out those that the first turn of the answer would have taken; none if there was that turn."""
-        count = min(self.asked, max(1, how_many_fit(self.messages, MAX_INBOX_BYTES)))
-        self.asked = 0
-        asked = self.messages[:count]
+        count = min(self.unanswered, max(1, how_many_fit(self.messages, MAX_INBOX_BYTES)))
+        self.unanswered = 0
+        messages = self.messages[:count]
         self.messages = self.messages[count:]
-        return asked
+        return messages
 
     def take_in_late(self) -> None:
         self.messages = self.everything
@@ -291,7 +291,7 @@ class State:
             self.last_reply.final = False
         else:
             self.in_charge.handoffs = 0
-            self.inbox.asked = len(self.inbox.messages)
+            self.inbox.unanswered = len(self.inbox.messages)
             self.last_reply.begin_answer()
         self.answering = True
         self.cancelled = ""
@@ -303,8 +303,8 @@ class State:
             self.last_reply.cut_text = seen.text
             self.totals.add_usage(seen.usage, seen.cost_usd)
         if self.cancelled:  # before its first turn: the answer that was cancelled is the one to these
-            self.unseen.messages += self.inbox.take_asked()
-        self.inbox.asked = 0
+            self.unseen.messages += self.inbox.take_unanswered()
+        self.inbox.unanswered = 0
         self._seen = None
         self.answering = False
         self.reply_awaited = False
@@ -322,7 +322,7 @@ class State:
             self.unseen.messages += self.inbox.messages[:messages]
             self.inbox.messages = self.inbox.messages[messages:]
             if not summarise:
-                self.inbox.asked = 0
+                self.inbox.unanswered = 0
             self.turn += 1
             self.reply_awaited = True
             self.model.first = self.model.name
@@ -578,5 +578,5 @@ class State:
             budget=self.totals.budget,
             began=self._began or self.start.began,
             tools=self.tools,
-            asked=self.inbox.asked if self.answering else 0,
+            unanswered=self.inbox.unanswered if self.answering else 0,
         )

@@ -390,8 +390,8 @@ class StateByHistory:
             if self.state.message_problem(step.said, size_of(step.said)):
                 return False
             is_new = self.state.receive_message(step.said.as_message(), step.said.message_id)
-            if is_new and step.accepted and self._before_answer and self.state.inbox.asked:
-                self.state.inbox.asked += 1  # it came in with the one that began the answer
+            if is_new and step.accepted and self._before_answer and self.state.inbox.unanswered:
+                self.state.inbox.unanswered += 1  # it came in with the one that began the answer
             return True
         was_taken = self._take_command(step)
         if was_taken or step.accepted:
