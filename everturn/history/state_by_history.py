@@ -222,6 +222,7 @@ class StateByHistory:
         self._stall_over(step)
         if self._before_answer:
             state.answering = False
+            state.inbox.unanswered = 0
             state.last_reply.final, state.cancelled, state.in_charge.handoffs = self._before_answer
         for resume in self.signals.resumes:
             if self._take_sent(resume):
