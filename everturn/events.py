@@ -300,6 +300,9 @@ class ApprovalReminder(_Event):
     call_id: str
 
 
+RESET = "reset"
+
+
 class Switched(_Event):
     """Somebody paused, resumed or closed the conversation, cancelled its turn, or reset it: `name` says which. After
     a "reset", it goes on from an earlier point, and the events since then come again as they happen again."""

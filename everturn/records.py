@@ -348,13 +348,17 @@ class Message(Record):
         return tuple([part for part in self.parts if part.kind == "tool_result"])
 
 
+OWN_AUTHOR: Final = "everturn"
+"""Of the user messages that everturn writes itself: a summary, a correction, a note."""
+
+
 def is_said_by_person(message: Message) -> bool:
     return message.role == "user" and not (message.author or message.summary)
 
 
 def asks_for_correction(message: Message) -> bool:
     """Whether everturn says in it why the reply before does not fit the output type."""
-    return message.role == "user" and message.author == "everturn" and not message.summary
+    return message.role == "user" and message.author == OWN_AUTHOR and not message.summary
 
 
 def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:
@@ -441,7 +445,11 @@ CUT_OFF: Final[Mapping[Stop, str]] = {
 """Why a reply is not the whole answer that was asked for, by how the model stopped."""
 
 UNFIT_OUTPUT: Final = "the last reply does not fit the output type"
-"""So begins the reason of an answer that failed; what follows quotes the reply."""
+
+
+def unfit_reason(problem: str) -> str:
+    """The reason of an answer that failed. What follows UNFIT_OUTPUT quotes the reply."""
+    return f"{UNFIT_OUTPUT}: {problem}"
 
 
 class PartOfUsage(Record):

@@ -19,7 +19,7 @@ from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
-from everturn.records import Message, ToolResult, Usage, cost_with, is_said_by_person, results_in
+from everturn.records import OWN_AUTHOR, Message, ToolResult, Usage, cost_with, is_said_by_person, results_in
 from everturn.size_estimates import how_many_fit
 from everturn.sizes import MAX_INBOX_BYTES, MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
 from everturn.truncation import shortened_reason
@@ -100,7 +100,7 @@ class MessageInbox:
         self.messages: list[Message] = list(carry.inbox)
         self.late: list[Message] = []
         """Messages that came after the conversation was closed: they are for the run that continues it."""
-        self.unanswered = carry.unanswered if carry.owed else 0
+        self.unanswered = carry.unanswered
         """How many of them the answer at hand is to: those with which it began, until its first turn takes them."""
         self.taken_ids = TakenIds(carry.message_ids)
 
@@ -397,7 +397,7 @@ class State:
             return False
         self.last_reply.repairs += 1
         text = f"Your reply does not fit the output's schema:\n{problem}\nReply again, with the JSON only."
-        self.unseen.messages.append(Message.user(text).model_copy(update={"author": "everturn"}))
+        self.unseen.messages.append(Message.user(text).model_copy(update={"author": OWN_AUTHOR}))
         return True
 
     def _count_reply(self, reply: ModelReply) -> None:
@@ -578,5 +578,5 @@ class State:
             budget=self.totals.budget,
             began=self._began or self.start.began,
             tools=self.tools,
-            unanswered=self.inbox.unanswered if self.answering else 0,
+            unanswered=self.inbox.unanswered,
         )

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from everturn.agent_settings import Compaction
 from everturn.carryover import View
 from everturn.providers.encoded_messages import TranscriptBeginning
-from everturn.records import Message, Part, Text, ToolCall, ToolResult, Usage
+from everturn.records import OWN_AUTHOR, Message, Part, Text, ToolCall, ToolResult, Usage
 
 TRIMMED_OVER_CHARS = 200
 """A shorter result costs hardly more than the notice in its place."""
@@ -27,7 +27,7 @@ HEADING = "[Summary of the conversation before this point]\n"
 
 def summary_of(text: str) -> Message:
     """A summary as it is in the transcript."""
-    return Message.user(HEADING + text).model_copy(update={"author": "everturn", "summary": True})
+    return Message.user(HEADING + text).model_copy(update={"author": OWN_AUTHOR, "summary": True})
 
 
 def messages_shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:

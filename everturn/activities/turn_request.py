@@ -14,7 +14,7 @@ from everturn.payloads import ModelRequest
 from everturn.providers import Request, ToolSpec
 from everturn.providers.encoded_messages import RememberedMessages, shown_beginning
 from everturn.providers.transcript_facts import facts_of
-from everturn.records import Message, Text
+from everturn.records import OWN_AUTHOR, Message, Text
 
 CUT_SHORT = "\n[Cut short: the turn was cancelled before this reply was finished.]"
 
@@ -88,4 +88,4 @@ def _conclude_note(request: ModelRequest, visible: Sequence[Message]) -> list[Me
     if request.conclude is None or (visible and visible[-1].role == "assistant"):
         return []
     note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
-    return [Message(role="user", parts=(Text(text=note),), author="everturn")]
+    return [Message(role="user", parts=(Text(text=note),), author=OWN_AUTHOR)]

@@ -27,7 +27,7 @@ Stop = events.Replied | events.Stalled | events.Switched | events.Done
 """The events at which the caller has to act: a final reply, a stall, a pause, the end; and a cancellation or a reset,
 after which no reply may come."""
 
-STOPPING = (names.PAUSE, names.CANCEL_TURN, "reset")
+STOPPING = (names.PAUSE, names.CANCEL_TURN, events.RESET)
 
 
 class Follower:

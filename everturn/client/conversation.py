@@ -41,7 +41,7 @@ from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.models import Model
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
-from everturn.records import UNFIT_OUTPUT, Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs
+from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs, unfit_reason
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
 from everturn.state import State
 from everturn.subagents.at_work import agents_at_work, may_have_agents, with_agents
@@ -538,8 +538,9 @@ class Conversation(Forks, Generic[OutputT_co]):
         """Of a conversation that stays open. Raises Ended if its last answer does not fit the `output` type."""
         last = state.last_reply
         if self._has_output_type and last.output_problem:
+            reason = unfit_reason(last.output_problem)
             raise Ended(
-                f"The turn of conversation {self.id!r} ended without an output: {UNFIT_OUTPUT}: {last.output_problem}.",
+                f"The turn of conversation {self.id!r} ended without an output: {reason}.",
                 cure=f"Say something new. `await client.conversation({self.id!r}).reply()` is the reply's text.",
             )
         return last.text, last.output

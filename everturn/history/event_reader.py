@@ -14,6 +14,7 @@ from everturn.carryover import OpenReply, QuestionToPerson, TakenIds
 from everturn.errors import ConversationError
 from everturn.events import (
     CURSOR,
+    RESET,
     AnswerRequested,
     ApprovalReminder,
     ApprovalRequested,
@@ -275,7 +276,7 @@ def _step_events(step: steps.Step, time: str) -> list[Event]:
         case steps.ToolCompleted(request=call, result=result) | steps.ActivityEnded(request=call, result=result):
             return [*_hook_events(call.turn, result.hooks, time), ToolFinished(turn=call.turn, result=result, at=time)]
         case steps.RunClosed(alike=alike, why=why) if alike:
-            return [Switched(name="reset", reason=why or None, at=time)]
+            return [Switched(name=RESET, reason=why or None, at=time)]
         case steps.RunClosed(outcome=outcome, why=why, next_run_id=""):
             return [Done(outcome=outcome, why=why, at=time)]
         case _:

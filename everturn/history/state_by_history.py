@@ -466,10 +466,10 @@ class StateByHistory:
         if self._cut_short and not self._runs:
             self._cut_short = False
             self.state.limit = None
-            said = user_messages(self.state.unseen.messages)
+            before = user_messages(self.state.unseen.messages)
             self._close_reply()
             self.state.end_answer()
-            if user_messages(self.state.unseen.messages) > said:  # no turn has put it there
+            if user_messages(self.state.unseen.messages) > before:  # no turn has put it there
                 self.transcript.put_unseen(self.state.prefix.position, self.state.unseen.messages)
 
     def _end_if_abandoned(self) -> None:
@@ -495,9 +495,8 @@ class StateByHistory:
                 state.take_up_again(self._clock)
             return
         self._close_reply()  # calls that it never began: it was closed
-        state.inbox.take_in_late()  # what was said while it closed waits as well
         if finished.outcome:  # which holds what was said and not answered
-            state.inbox.messages = []
+            state.inbox.messages, state.inbox.late = [], []
             # A turn that was begun and cancelled within one workflow task has left no event of its own.
             state.turn = max(state.turn, finished.outcome.turns)
         state.unseen.messages = self.transcript.messages[state.prefix.position - self.transcript.base :]

@@ -20,7 +20,7 @@ from everturn.calls.causes import Stall, cause_of
 from everturn.calls.pending_calls import why_without_arguments
 from everturn.logs import workflow_log
 from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
-from everturn.records import CUT_OFF, UNFIT_OUTPUT, Outcome
+from everturn.records import CUT_OFF, UNFIT_OUTPUT, Outcome, unfit_reason
 from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.text.iso_times import iso_time
@@ -141,7 +141,7 @@ class Webhooks:
             "text": reply.text,
         }
         if reply.output_problem:
-            answer |= {"status": "failed", "reason": f"{UNFIT_OUTPUT}: {reply.output_problem}"}
+            answer |= {"status": "failed", "reason": unfit_reason(reply.output_problem)}
         if state.cancelled:
             answer |= {"status": "cancelled", "reason": state.cancelled}
             if not reply.final:  # the text is an earlier one

@@ -23,7 +23,7 @@ from everturn.calls.unreadable_inputs import DEPLOY_ITS_CODE
 from everturn.carryover import CarryOver, OpenReply
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
-from everturn.records import CUT_OFF, UNFIT_OUTPUT, Outcome
+from everturn.records import CUT_OFF, Outcome, unfit_reason
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
 from everturn.subagents.workflow import SubAgents
@@ -164,7 +164,7 @@ class ConversationWorkflow:
             return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
         # Only behind these: whoever cancelled or closed it wanted no correction any more.
         if problem := self._state.last_reply.output_problem:
-            return self._end_with("failed", reason=f"{UNFIT_OUTPUT}: {problem}")
+            return self._end_with("failed", reason=unfit_reason(problem))
         reason = CUT_OFF.get(self._state.last_reply.stop)
         if self._closed_between_turns:
             reason = CLOSED_UNANSWERED

@@ -415,10 +415,10 @@ class OpenCalls:
 
         async def find_end() -> ToolResult | None:
             nonlocal rules
-            seen = rules
+            looked_at_before = rules
             if rules is not None:
-                rules = self._state.rules  # what these say is looked at now
-            return await self._result_before_run(call, plan, decision, rules=seen)
+                rules = self._state.rules
+            return await self._result_before_run(call, plan, decision, rules=looked_at_before)
 
         return find_end
 

@@ -68,7 +68,7 @@ def test_an_answer_begins_behind_what_was_said_as_the_one_before_was_cancelled(*
     """What a cancelled turn had said and used was the next answer's, too."""
     summarise = ModelRequest(agent="clerk", turn=2, position=2, summarise=True)
     half = Message(role="assistant", parts=(Text(text="Half"),), cut_short=True)
-    asked = ModelRequest(agent="clerk", turn=3, position=2 + summarised, delta=(Message.user("And now?"),))
+    request = ModelRequest(agent="clerk", turn=3, position=2 + summarised, delta=(Message.user("And now?"),))
     summary = [steps.TurnScheduled(11, AT, summarise), steps.TurnCompleted(13, AT, summarise, SUMMARY)]
     reader = AnswerReader()
     for step in (
@@ -78,8 +78,8 @@ def test_an_answer_begins_behind_what_was_said_as_the_one_before_was_cancelled(*
         steps.WorkflowTaskCompleted(7, AT, 1.0),
         steps.TurnCompleted(9, AT, ASKED, ModelReply(message=half)),
         *(summary if summarised else []),
-        steps.TurnScheduled(15, AT, asked),
-        steps.TurnCompleted(17, AT, asked, SAID),
+        steps.TurnScheduled(15, AT, request),
+        steps.TurnCompleted(17, AT, request, SAID),
     ):
         reader.take_step(step)
     assert reader.under.begin is not None

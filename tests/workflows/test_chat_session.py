@@ -71,9 +71,9 @@ async def test_a_turn_that_somebody_else_cancels_gives_the_prompt_back(
             await eventually(lambda: person.prompts == 2, what="the prompt is back", seconds=40)
     finally:
         leave.set()
-    shown = capsys.readouterr()
-    assert "Two." in shown.out
-    assert "cancel_turn by tester" in shown.err
+    printed = capsys.readouterr()
+    assert "Two." in printed.out
+    assert "cancel_turn by tester" in printed.err
 
 
 async def test_a_cancelled_turn_is_followed_by_the_answer_to_what_was_said_meanwhile(

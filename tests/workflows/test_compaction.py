@@ -116,21 +116,27 @@ async def test_what_no_summary_can_mend_stalls(client: Client, scripted: Scripte
         await conversation.outcome()
 
 
-async def test_closed_while_a_summary_is_written_it_begins_no_other_turn(client: Client, scripted: Scripted) -> None:
-    asked, go_on = threading.Event(), threading.Event()
-    read = reader(16, wordy=True, window=2_500)
+def holding_summaries(
+    script: Callable[[list[dict[str, Any]]], Any], *, begun: threading.Event, go_on: threading.Event
+) -> Callable[[list[dict[str, Any]]], Any]:
+    """The script, and summaries that wait for `go_on`: `begun` says that one was asked for."""
 
-    def script(messages: list[dict[str, Any]]) -> Any:
+    def with_summaries(messages: list[dict[str, Any]]) -> Any:
         if "replaced by a summary" not in str(messages[-1]["content"]):
-            return read(messages)
-        asked.set()
+            return script(messages)
+        begun.set()
         return slow(say("SUMMARY."), until=go_on)
 
-    model = scripted(script)
+    return with_summaries
+
+
+async def test_closed_while_a_summary_is_written_it_begins_no_other_turn(client: Client, scripted: Scripted) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    model = scripted(holding_summaries(reader(16, wordy=True, window=2_500), begun=begun, go_on=go_on))
     agent = agent_on(model, tools=[note], compaction=Compaction(window_tokens=1_000_000, keep_messages=5))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all")
-        await eventually(asked.is_set, what="a summary is asked for")
+        await eventually(begun.is_set, what="a summary is asked for")
         requests = len(model.requests)
         await conversation.close()
         go_on.set()
@@ -144,37 +150,34 @@ async def test_a_message_stays_while_a_summary_makes_room_for_it(
     client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, end: str
 ) -> None:
     """It had left the transcript, and came back with the next turn; after a termination, it was gone for good."""
-    asked = threading.Event()
+    begun = threading.Event()
 
     def script(messages: list[dict[str, Any]]) -> Any:
-        if "replaced by a summary" in str(messages[-1]["content"]):
-            asked.set()
-            return slow(say("SUMMARY."), until=go_on)
         if "LONG" in str(messages[-1]["content"]):
             return fail(400, body={"error": {"message": "too long", "code": "context_length_exceeded"}})
         return say("Yes.")
 
-    def said(messages: Sequence[Message]) -> list[str]:
+    def texts_of(messages: Sequence[Message]) -> list[str]:
         return [message.text for message in messages if message.role == "user"]
 
-    model = scripted(script)
+    model = scripted(holding_summaries(script, begun=begun, go_on=go_on))
     agent = agent_on(model, compaction=Compaction(window_tokens=1_000_000, keep_messages=1))
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "First", keep_open=timedelta(minutes=1))
         await conversation.reply()
         await conversation.send("A LONG one")
-        await eventually(asked.is_set, what="a summary is asked for")
-        assert said(await conversation.transcript()) == ["First", "A LONG one"]
+        await eventually(begun.is_set, what="a summary is asked for")
+        assert texts_of(await conversation.transcript()) == ["First", "A LONG one"]
         if end == "terminate":
             await client.temporal.get_workflow_handle(conversation.id).terminate("by an operator")
         else:
             await conversation.cancel_turn()
             await reaches(conversation, "idle")
-        assert said(await conversation.transcript()) == ["First", "A LONG one"]
+        assert texts_of(await conversation.transcript()) == ["First", "A LONG one"]
         go_on.set()
         await conversation.send("And then?", revive=True)
         assert await conversation.reply() == "Yes."
-        assert said(await conversation.transcript()) == ["First", "A LONG one", "And then?"]
+        assert texts_of(await conversation.transcript()) == ["First", "A LONG one", "And then?"]
         await conversation.close()
         await conversation.outcome()
     assert "A LONG one" in [message["content"] for message in model.requests[-1]["messages"]]
@@ -184,22 +187,19 @@ async def test_results_stay_if_it_is_terminated_during_a_summary_before_they_are
     client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event
 ) -> None:
     """The model that went on read that a call had no result, though it had run."""
-    asked = threading.Event()
+    begun = threading.Event()
 
     def script(messages: list[dict[str, Any]]) -> Any:
-        if "replaced by a summary" in str(messages[-1]["content"]):
-            asked.set()
-            return slow(say("SUMMARY."), until=go_on)
         if "Again" in str(messages[-1]["content"]):
             return say("It went well.")
         return [say("I note it.", usage=usage), call("note", {"number": 1}, id="c1")]
 
     usage = {"prompt_tokens": 5_000, "completion_tokens": 10, "total_tokens": 5_010}
-    model = scripted(script)
+    model = scripted(holding_summaries(script, begun=begun, go_on=go_on))
     agent = agent_on(model, tools=[note], compaction=Compaction(window_tokens=1_000, keep_messages=1))
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Note it", keep_open=timedelta(minutes=1))
-        await eventually(asked.is_set, what="a summary is asked for")
+        await eventually(begun.is_set, what="a summary is asked for")
         await client.temporal.get_workflow_handle(conversation.id).terminate("by an operator")
         assert [result.text for result in results_of(await conversation.transcript())] == ["noted 1"]
         go_on.set()

@@ -342,11 +342,11 @@ async def test_a_rule_that_denies_holds_for_calls_that_wait_until_others_are_don
 async def test_a_rule_that_denies_holds_for_an_approved_call_that_approvers_are_asked_about(
     client: Client, scripted: Scripted, kind: str, cached_conversations: int
 ) -> None:
-    asked = asyncio.Event()
+    approvers_asked = asyncio.Event()
     released = asyncio.Event()
 
     async def approvers(_: Any, decision: Any) -> bool:
-        asked.set()
+        approvers_asked.set()
         await released.wait()
         return True
 
@@ -373,7 +373,7 @@ async def test_a_rule_that_denies_holds_for_an_approved_call_that_approvers_are_
         conversation = await client.start(agent, "Go", policy=[{"tool": "pay", "then": "ask"}])
         await waiting(conversation)
         await conversation.approve("p")
-        await eventually(asked.is_set)
+        await eventually(approvers_asked.is_set)
         await conversation.set_policy([{"tool": "pay", "then": "deny", "reason": "closed"}])
         released.set()
         await conversation.outcome()

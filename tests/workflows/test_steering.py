@@ -298,8 +298,8 @@ async def test_a_turn_that_is_cancelled_while_a_summary_is_written_is_the_answer
             assert len(model.requests) == 2
             await conversation.send("Third.")
             assert await conversation.reply() == "To Third."
-            said = [message.text for message in await conversation.transcript() if not message.summary]
-            assert said == ["First.", "To First.", "Second.", "Third.", "To Third."]
+            texts = [message.text for message in await conversation.transcript() if not message.summary]
+            assert texts == ["First.", "To First.", "Second.", "Third.", "To Third."]
             await conversation.close()
             await conversation.outcome()
     finally:

@@ -144,17 +144,17 @@ async def test_what_was_said_while_it_closed_is_not_lost_if_an_operator_ends_it_
             assert outcome.reason == "the workflow was cancelled"
             assert [message.role for message in outcome.tail] == ["tool", "user"]
         async with FollowedReply(conversation, message_id="late") as answer:
-            shown = [*await answer.transcript(), *answer.untaken_messages]
-        assert [message.text for message in shown if message.role == "user"] == ["Go", "One more"]
+            messages = [*await answer.transcript(), *answer.untaken_messages]
+        assert [message.text for message in messages if message.role == "user"] == ["Go", "One more"]
 
         assert await conversation.send("One more", message_id="late", revive=True) is False, "it has that one"
         assert await conversation.send("And another", revive=True) is True
         assert await conversation.reply() == "Both, then."
-        said = [message.text for message in await conversation.transcript() if message.role == "user"]
+        texts = [message.text for message in await conversation.transcript() if message.role == "user"]
         await conversation.close()
         await conversation.outcome()
-    assert said == ["Go", "One more", "And another"]
-    assert [text for text in ("One more", "And another") if text in str(model.requests[-1])] == said[1:]
+    assert texts == ["Go", "One more", "And another"]
+    assert [text for text in ("One more", "And another") if text in str(model.requests[-1])] == texts[1:]
 
 
 @pytest.mark.parametrize("command", ["cancel_turn", "close"])

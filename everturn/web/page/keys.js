@@ -2,7 +2,7 @@
 
 import { el } from "./text.js";
 
-/** [key, what it does, its act, what the act is told]. Those without an act are only listed, those without words are not. */
+/** [key, what it does, its act, its argument]. Those without an act are only listed, those without words are not. */
 const KEYS = [
   ["j", "next conversation", "goBeside", 1],
   ["k", "previous conversation", "goBeside", -1],
@@ -16,7 +16,7 @@ const KEYS = [
   ["d", "deny it, with a reason", "decide", "deny"],
   ["r", "answer in the tool’s place", "decide", "answer"],
   ["1 … 9", "take that choice"],
-  ...Array.from({ length: 9 }, (_, at) => [String(at + 1), "", "choose", at + 1]),
+  ...Array.from({ length: 9 }, (_, index) => [String(index + 1), "", "choose", index + 1]),
   ["w", "mark the next call that waits", "markNext"],
   ["]", "next message or turn; Tab leads to its actions", "step", 1],
   ["[", "previous message or turn", "step", -1],
