@@ -157,7 +157,8 @@ class Conversation(Forks, Generic[OutputT_co]):
                         described = await self._describe()
                     continue
                 if finished:
-                    return self._last_reply(self._outcome_of(finished), cut_short=bool(state.cancelled))
+                    whole = state.last_reply.final and not state.cancelled
+                    return self._last_reply(self._outcome_of(finished), whole=whole)
                 if by_history.signals.has_message or not state.has_taken(self._sent):
                     temporal_errors.stalled_if_held_up(described)
                     continue
@@ -519,10 +520,10 @@ class Conversation(Forks, Generic[OutputT_co]):
             )
         return finished.outcome
 
-    def _last_reply(self, outcome: Outcome, *, cut_short: bool) -> tuple[str, JsonValue]:
-        """The outcome's text and output. Raises Ended if the last answer was cut short, or a message has none: the text
-        then answers an earlier message; and if it does not fit the agent's `output` type."""
-        if cut_short or any(message.role == "user" and not message.author for message in outcome.tail):
+    def _last_reply(self, outcome: Outcome, *, whole: bool) -> tuple[str, JsonValue]:
+        """The outcome's text and output. Raises Ended if the last answer is not `whole`, or a message has none: the
+        text then came before calls, or answers an earlier message; and if it does not fit the `output` type."""
+        if not whole or any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
                 f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",
                 cure=f"`{command_about('show', self.id)}` shows its transcript.",

@@ -252,7 +252,7 @@ class FollowedReply:
         by_history = self._reader.by_history
         state = by_history.state
         if finished := by_history.finished:
-            return None if finished.next_run_id else _why_ended(finished, self._stop)
+            return None if finished.next_run_id else _why_ended(finished, self._stop, final=state.last_reply.final)
         is_taken = self._has_message and not by_history.signals.has_message
         is_answered = is_taken and (state.is_answered or final)
         if self._held_up and not is_answered:
@@ -299,12 +299,12 @@ def _with_address(event: Event) -> Event:
             return event
 
 
-def _why_ended(finished: steps.RunClosed, stop: Stop) -> WhyAtRest:
+def _why_ended(finished: steps.RunClosed, stop: Stop, *, final: bool) -> WhyAtRest:
     outcome = finished.outcome
     cause = finished.why
     if not cause and outcome:
         cause = outcome.reason or ""
-    if outcome and outcome.status == "completed":
+    if outcome and outcome.status == "completed" and final:
         return WhyAtRest("answered", outcome=outcome, stop=stop)
     if outcome and outcome.status == "cancelled":
         return WhyAtRest("cancelled", cause=cause, outcome=outcome)

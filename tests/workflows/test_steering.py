@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from everturn import Approvals, Client, Limits, Model, Patience, ToolContext, tool
+from everturn import Approvals, Client, Conversation, Limits, Model, Patience, ToolContext, tool
 from everturn.agent_settings import Compaction
 from everturn.client.followed_reply import FollowedReply
 from everturn.errors import Ended, Refused, Stalled
@@ -27,6 +27,11 @@ from tests.support.transcripts import results_of
 from tests.support.waiting import WAIT_SECONDS, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
+
+
+async def cancel_workflow(conversation: Conversation) -> None:
+    """What `temporal workflow cancel` does."""
+    await conversation._temporal.get_workflow_handle(conversation.id).cancel()
 
 
 async def test_a_cancelled_turn_leaves_the_conversation_ready_and_every_call_with_a_result(
@@ -357,3 +362,41 @@ async def test_a_turn_that_is_cancelled_before_it_begins_in_another_run_asks_no_
         await conversation.close()
         await conversation.outcome()
     assert len(model.requests) == 2
+
+
+ENDS: list[Any] = [
+    pytest.param("look", {}, Conversation.close, "stalled", "it was answered", id="closed-while-stalled"),
+    pytest.param("refund", {}, Conversation.close, "awaiting_approval", "it was answered", id="closed-while-it-waits"),
+    pytest.param("refund", {}, cancel_workflow, "awaiting_approval", "the workflow was cancelled", id="cancelled"),
+    pytest.param("look", {"max_turns": 1, "conclude": False}, None, "done", "the limit of 1 turns", id="limit"),
+]
+
+
+@pytest.mark.parametrize(("tool_name", "limits", "end", "state", "reason"), ENDS)
+async def test_words_before_calls_are_no_reply_once_it_has_ended(
+    client: Client, scripted: Scripted, tool_name: str, limits: dict[str, Any], end: Any, state: str, reason: str
+) -> None:
+    """Neither for who waits for it already, nor for who asks later, nor for a page."""
+
+    @tool
+    def look() -> str:
+        return "A lamp."
+
+    arguments = {"order_id": "81", "cents": 5} if tool_name == "refund" else {}
+    model = scripted([[say("Let me see."), call(tool_name, arguments)], fail(400)], order="arrival")
+    agent = agent_on(model, tools=[look, refund], limits=Limits(**limits))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        replied = asyncio.create_task(client.conversation(conversation.id).reply())
+        await reaches(conversation, state)
+        if end:
+            await end(conversation)
+        assert (await conversation.outcome()).text == "Let me see."
+        with pytest.raises(Stalled if state == "stalled" else Ended):
+            await asyncio.wait_for(replied, WAIT_SECONDS)
+        with pytest.raises(Ended, match=reason):
+            await conversation.reply()
+        async with FollowedReply(conversation) as answer:
+            assert answer.rest
+            assert answer.rest.why in ("ended", "cancelled")
+            assert reason in answer.rest.cause
