@@ -122,7 +122,7 @@ class StateByHistory:
     def _take_together(
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], ruled: Sequence[Ruled] = ()
     ) -> None:
-        if SameTask.is_needed(brought):
+        if SameTask.is_needed(brought) or self._next_answer_may_begin(brought, early):
             parts = (self, self.state, *self.state.drawers, self.calls, self.decisions)
             self._together = SameTask(brought, early, parts, self.transcript, self.state.start, self.reply)
         for step in brought:
@@ -138,6 +138,12 @@ class StateByHistory:
         self._follow_up()
         if self._together:
             self._together.ruled = (*ruled, *self.decisions.ruled)
+
+    def _next_answer_may_begin(self, brought: Sequence[steps.Step], early: Sequence[steps.Sent]) -> bool:
+        """Whether this may end one answer and begin another: `cancel_turn` before it is about the first one."""
+        says_more = self.state.inbox.messages or any(isinstance(step, steps.MessageSent) for step in early)
+        ends = self._cut_short or any(isinstance(step, steps.TurnCompleted | steps.TurnCancelled) for step in brought)
+        return bool(self.state.answering and says_more and ends)
 
     def _take_before(self, same_task: SameTask, step: steps.Sent) -> None:
         """An update that was accepted before the conversation took in what the same workflow task brought."""

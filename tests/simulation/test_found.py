@@ -76,6 +76,36 @@ def test_a_cancelled_turn_is_not_the_last_one_that_a_limit_allows(*, accepted: b
     assert not found.state.cancelled
 
 
+CALLS = ModelReply(
+    message=Message(role="assistant", parts=(ToolCall(call_id="a", name="pay"),)), plan=(RunTool(call_id="a"),)
+)
+CANCEL = steps.CommandSent(6, AT, "cancel_turn", {"by": "me"}, accepted=True)
+AS_AN_ANSWER_ENDS: list[Any] = [
+    pytest.param([], steps.TurnCompleted(7, AT, ASKED, SAID), id="by-a-reply"),
+    pytest.param([CANCEL], steps.TurnCancelled(7, AT, ASKED), id="by-a-turn-that-was-cut-short"),
+    pytest.param([steps.TurnCompleted(6, AT, ASKED, CALLS)], replace(CANCEL, accepted=False), id="by-a-signal"),
+]
+
+
+@pytest.mark.parametrize(("before", "end"), AS_AN_ANSWER_ENDS)
+def test_a_cancellation_in_the_workflow_task_that_ends_an_answer_is_not_about_the_next_one(
+    before: list[steps.Step], end: steps.Step
+) -> None:
+    """The conversation takes in an update before what the same workflow task brought: the message is answered."""
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        *before,
+        steps.WorkflowTaskCompleted(8, AT, 1.0),
+        end,
+        steps.MessageSent(9, AT, MessageIn(text="And?")),
+        steps.WorkflowTaskCompleted(10, AT, 2.0),
+        replace(CANCEL, id=11),
+    )
+    assert found.state.answering
+    assert not found.state.cancelled
+    assert found.state.inbox.messages == [Message.user("And?")]
+
+
 def test_a_reply_whose_conversation_was_closed_is_cut_short_before_it_is_taken_up_again() -> None:
     call = ToolCall(call_id="a", name="pay")
     reply = ModelReply(message=Message(role="assistant", parts=(call,)), plan=(RunTool(call_id="a"),))

@@ -314,14 +314,15 @@ def _written(messages: Sequence[Message]) -> str:
 
 
 def replies_answer(one: Evidence) -> Iterator[str]:
-    """reply() gives the text of a reply that came after the message."""
+    """reply() gives the text of a reply without calls that came after the message."""
     for text, reply in one.told.replies:
         place = next((n for n, message in enumerate(one.transcript) if message.text == text), None)
         if place is None:
             continue
-        after = [message.text for message in one.transcript[place:] if message.role == "assistant"]
+        replies = (message for message in one.transcript[place:] if message.role == "assistant")
+        after = [message.text for message in replies if not message.tool_calls]
         if reply not in after:
-            yield f"{text!r} was answered with {reply[:100]!r}, and the replies after it are {after}"
+            yield f"{text!r} was answered with {reply[:100]!r}, and the answers after it are {after}"
 
 
 def digests_are_right(one: Evidence) -> Iterator[str]:

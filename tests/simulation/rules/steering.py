@@ -166,8 +166,12 @@ def _came_to_something(step: steps.Step) -> bool:
 
 
 def what_is_answered_is_not_given_up(one: Evidence) -> Iterator[str]:
-    """reply() says that there is no answer only if there is none, or if somebody cut the turn short."""
+    """reply() says that there is no answer only if there is none, or if somebody cut the turn short. A reply in which
+    the model paused is none: it was not asked to go on."""
     last = one.transcript[-1]
+    replies = [step.reply for step in one.steps if isinstance(step, steps.TurnCompleted) and not step.request.summarise]
+    if replies and replies[-1].stop == "paused":
+        return
     if last.role != "assistant" or last.tool_calls or len({run.first_run_id for run, _ in one.runs}) > 1:
         return
     for text, why in one.told.given_up:
