@@ -23,7 +23,7 @@ from everturn.history.open_calls import settled_result
 from everturn.history.transcript import read_transcript
 from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.payloads import WaitingCall, address_of
-from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
+from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in, unfit_reason
 from everturn.subagents.followed import FollowedAgents
 from everturn.temporal.any_status import held_up
 from everturn.temporal.ids import known_id
@@ -33,12 +33,12 @@ from everturn.temporal.ids import known_id
 class WhyAtRest:
     """Why no more events come until somebody acts."""
 
-    why: Literal["answered", "waiting", "stalled", "cancelled", "ended"]
-    """`answered`: it has its final reply. `waiting`: calls wait for people. `stalled`: it needs help. `cancelled`: its
+    why: Literal["answered", "unfit", "waiting", "stalled", "cancelled", "ended"]
+    """`answered`: it has its final reply. `unfit`: that does not fit the agent's `output` type. `waiting`: calls wait for people. `stalled`: it needs help. `cancelled`: its
     turn was cancelled. `ended`: the conversation is over without a final reply."""
     waiting: tuple[WaitingCall, ...] = ()
     cause: str = ""
-    """In words, if it is stalled, cancelled or over."""
+    """In words, if it is unfit, stalled, cancelled or over."""
     outcome: Outcome | None = None
     stop: Stop = "end"
     """Why the model stopped in its last reply; anything but `end` means that it is not whole."""
@@ -260,6 +260,9 @@ class FollowedReply:
         if not is_taken or not self._agents.caught_up:
             return None
         if is_answered:
+            problem = state.last_reply.output_problem
+            if problem:
+                return WhyAtRest("unfit", cause=unfit_reason(problem), stop=self._stop)
             return WhyAtRest("answered", stop=self._stop)
         if state.stall:
             return WhyAtRest("stalled", cause=state.stall.cause)

@@ -176,6 +176,8 @@ class AgUiRun:
         match why_at_rest.why:
             case "stalled":
                 yield from self.fail(why_at_rest.cause if self._show_causes else narrator.STALLED, "stalled")
+            case "unfit":
+                yield from self.fail(why_at_rest.cause if self._show_causes else narrator.UNFIT, "unfit")
             case "ended" if why_at_rest.outcome is None or why_at_rest.outcome.status != "limit_reached":
                 yield from self.fail(
                     (why_at_rest.cause if self._show_causes else "") or "The conversation is over.", "ended"

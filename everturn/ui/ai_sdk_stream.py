@@ -221,6 +221,8 @@ class UIMessageStream:
             return why_at_rest.cause if self._show_causes else narrator.STALLED
         if self._nothing_new and why_at_rest.why != "waiting":
             return NOTHING_NEW
+        if why_at_rest.why == "unfit":
+            return why_at_rest.cause if self._show_causes else narrator.UNFIT
         if why_at_rest.why == "ended" and (why_at_rest.outcome is None or why_at_rest.outcome.status == "failed"):
             return (why_at_rest.cause if self._show_causes else "") or "The conversation is over."
         return ""

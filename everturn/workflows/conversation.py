@@ -160,7 +160,9 @@ class ConversationWorkflow:
             return self._end_with("limit_reached", reason=limit)
         if cut := self._state.cancelled:
             return self._end_with("cancelled", reason=cut)
-        if self._state.abandoned and (self._state.unseen.messages or self._state.inbox.messages):
+        state = self._state
+        given_up = state.abandoned or (state.closing and state.last_reply.output_problem)  # its correction is unseen
+        if given_up and (state.unseen.messages or state.inbox.messages):
             return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
         # Only behind these: whoever cancelled or closed it wanted no correction any more.
         if problem := self._state.last_reply.output_problem:

@@ -7,13 +7,24 @@ from typing import Any
 
 import pytest
 
+from everturn.calls import activity_outputs
 from everturn.limits import Limits
-from everturn.payloads import Start
-from everturn.records import Message
-from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
+from everturn.payloads import Start, ToolRequest
+from everturn.policy import Rule
+from everturn.records import Decision, Message
+from everturn.sizes import (
+    MARGIN_BYTES,
+    MAX_EDIT_BYTES,
+    MAX_PAYLOAD_BYTES,
+    MAX_RESULT_BYTES,
+    SUMMARY_BYTES,
+    TEMPORAL_PAYLOAD_BYTES,
+    size_of,
+)
 from everturn.state import State
+from everturn.text.markdown import summary_bytes
 from everturn.tracing import MAX_LINKS, TraceContext
-from everturn.workflows import start_input, tracing, visibility
+from everturn.workflows import sent_messages, start_input, tool_results, tracing, user_activity_calls, visibility, web_ui
 
 
 @pytest.mark.parametrize(("turn", "awaited", "reached"), [(2, True, False), (2, False, True), (3, True, True)])
@@ -51,3 +62,26 @@ def test_a_turns_summary_names_the_model_only_if_it_may_be_shown(shown: Any, mod
     state.model.name = "openai:m"
     conversation: Any = SimpleNamespace(_state=state, _is_minimal=shown == "minimal", model="openai:other")
     assert visibility.Visibility.turn_model.fget(conversation) == model  # type: ignore[attr-defined]
+
+
+def test_what_an_activity_returns_leaves_room_for_its_approval_and_for_what_the_model_is_told_of_it() -> None:
+    decision = Decision(verdict="approve", arguments={"text": "x" * 2 * MAX_EDIT_BYTES})
+    request = ToolRequest(agent="clerk", turn=1, call_id="a", arguments={}, decision=decision)
+    room = user_activity_calls._room_for_result(request)
+    brought = activity_outputs.result_of("a", "Pay", "y" * TEMPORAL_PAYLOAD_BYTES, max_chars=10**9, room=room)
+    recorded = tool_results.with_approval(brought, decision)
+    assert abs(size_of(recorded) - MAX_RESULT_BYTES) < 1_000
+
+
+@pytest.mark.parametrize(("beside", "whole"), [(0, True), (1, False)])
+def test_a_summary_of_as_many_bytes_as_temporal_takes_is_whole(beside: int, *, whole: bool) -> None:
+    line = "é" * ((SUMMARY_BYTES - 2) // 2) + "." * ((SUMMARY_BYTES - 2) % 2 + beside)
+    assert summary_bytes(line) == SUMMARY_BYTES + beside
+    assert (web_ui.summary_line(line) == line) is whole
+
+
+@pytest.mark.parametrize(("then", "ruled"), [("approve", False), ("ask", True), ("deny", True)])
+def test_a_worker_is_told_of_rules_that_may_hold_up_a_call(then: Any, *, ruled: bool) -> None:
+    """People are then to be shown what the call would do."""
+    state = State(Start(agent="clerk", policy=(Rule(tool="refund", then=then),)), run_began=0.0)
+    assert sent_messages.next_request(state, summarise=False).ruled is ruled

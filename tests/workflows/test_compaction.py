@@ -145,6 +145,24 @@ async def test_closed_while_a_summary_is_written_it_begins_no_other_turn(client:
     assert len(model.requests) == requests
 
 
+async def test_closed_while_a_summary_comes_before_a_correction_it_is_cancelled(
+    client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    """It had failed, as if the model had had its chance to mend its reply."""
+    begun = threading.Event()
+    usage = {"prompt_tokens": 5_000, "completion_tokens": 10, "total_tokens": 5_010}
+    model = scripted(holding_summaries(lambda _: say("much", usage=usage), begun=begun, go_on=go_on))
+    compaction = Compaction(window_tokens=1_000, keep_messages=1)
+    agent = agent_on(model, output=list[int], compaction=compaction)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "How much?", keep_open=timedelta(minutes=1))
+        await eventually(begun.is_set, what="a summary is asked for")
+        await conversation.close()
+        go_on.set()
+        outcome = await conversation.outcome()
+    assert (outcome.status, outcome.reason) == ("cancelled", "the conversation was closed before it was answered")
+
+
 @pytest.mark.parametrize("end", ["cancel the turn", "terminate"])
 async def test_a_message_stays_while_a_summary_makes_room_for_it(
     client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, end: str

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from everturn import Client, Conversation
+from everturn.client.followed_reply import FollowedReply
 from everturn.errors import ConversationError, Ended
 from everturn.records import Outcome
 from everturn.state import MAX_REPAIRS
@@ -72,6 +73,10 @@ async def test_a_conversation_stays_open_after_a_reply_that_never_fits_and_says_
             ):
                 await conversation.reply()
         assert await client.conversation(conversation.id).reply() == "much"
+        async with FollowedReply(conversation) as answer:
+            assert answer.rest
+            assert answer.rest.why == "unfit"
+            assert answer.rest.cause.startswith("the last reply does not fit the output type: Inv")
         await conversation.send("And now?")
         assert await conversation.reply() == Invoice(cents=7)
         await conversation.close()
