@@ -21,8 +21,10 @@ from everturn.records import Image, Message, Text, TextKind, Thinking, ToolCall,
 from everturn.ui.shown_text import ShownText
 
 STALLED: Final = "This needs help from somebody. It goes on once that has come."
-UNFIT: Final = "This answer does not have the form that was asked for."
 """What visitors read in the place of a stall's cause."""
+
+UNFIT: Final = "This answer does not have the form that was asked for."
+"""In the place of why it does not: that quotes the answer."""
 
 
 @dataclass(frozen=True)

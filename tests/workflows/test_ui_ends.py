@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everturn import Client, Conversation, Limits, tool, ui
+from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.pages import serving
@@ -179,6 +180,19 @@ async def test_a_page_that_sends_what_is_over_once_more_gets_an_error_and_so_com
         [said, answer] = (await http.get(f"/chat/{chat}")).json()
         chunks = await says(http, chat, said, answer)
     assert "nothing new" in chunks[-1]["errorText"]
+
+
+async def test_an_answer_that_never_fits_is_an_error_of_its_page_though_the_chat_goes_on(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    agent = agent_on(scripted(["much"] * (1 + MAX_REPAIRS)), output=list[int])
+    async with hosting(client, agent):
+        chunks = await says(http, chat, user("How much?"))
+        told_again = await told(http, "/ag-ui/", {"threadId": chat, "runId": "r", "messages": []})
+    assert chunks[-2]["messageMetadata"]["everturn"]["state"] == "unfit"
+    assert chunks[-1] == {"type": "error", "errorText": "This answer does not have the form that was asked for."}
+    end = told_again[-1]
+    assert (end["type"], end["message"], end["code"]) == ("RUN_ERROR", chunks[-1]["errorText"], "unfit")
 
 
 async def test_pages_get_json_and_ids_that_are_the_same_when_they_come_back(
