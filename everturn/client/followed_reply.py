@@ -34,8 +34,9 @@ class WhyAtRest:
     """Why no more events come until somebody acts."""
 
     why: Literal["answered", "unfit", "waiting", "stalled", "cancelled", "ended"]
-    """`answered`: it has its final reply. `unfit`: that does not fit the agent's `output` type. `waiting`: calls wait for people. `stalled`: it needs help. `cancelled`: its
-    turn was cancelled. `ended`: the conversation is over without a final reply."""
+    """`answered`: it has its final reply. `unfit`: that does not fit the agent's `output` type. `waiting`: calls wait
+    for people. `stalled`: it needs help. `cancelled`: its turn was cancelled. `ended`: the conversation is over without
+    a final reply."""
     waiting: tuple[WaitingCall, ...] = ()
     cause: str = ""
     """In words, if it is unfit, stalled, cancelled or over."""

@@ -24,7 +24,15 @@ from everturn.sizes import (
 from everturn.state import State
 from everturn.text.markdown import summary_bytes
 from everturn.tracing import MAX_LINKS, TraceContext
-from everturn.workflows import sent_messages, start_input, tool_results, tracing, user_activity_calls, visibility, web_ui
+from everturn.workflows import (
+    sent_messages,
+    start_input,
+    tool_results,
+    tracing,
+    user_activity_calls,
+    visibility,
+    web_ui,
+)
 
 
 @pytest.mark.parametrize(("turn", "awaited", "reached"), [(2, True, False), (2, False, True), (3, True, True)])
