@@ -25,6 +25,7 @@ from everturn.state import State
 from everturn.text.markdown import summary_bytes
 from everturn.tracing import MAX_LINKS, TraceContext
 from everturn.workflows import (
+    nexus_operations,
     sent_messages,
     start_input,
     tool_results,
@@ -93,3 +94,12 @@ def test_a_worker_is_told_of_rules_that_may_hold_up_a_call(then: Any, *, ruled: 
     """People are then to be shown what the call would do."""
     state = State(Start(agent="clerk", policy=(Rule(tool="refund", then=then),)), run_began=0.0)
     assert sent_messages.next_request(state, summarise=False).ruled is ruled
+
+
+def test_a_run_leaves_as_many_nexus_operations_behind_as_it_may() -> None:
+    nobody: Any = None
+    operations = nexus_operations.NexusOperations(nobody, nobody)
+    operations._left += nexus_operations.MOST_LEFT
+    assert not operations.is_full
+    operations._left += 1
+    assert operations.is_full

@@ -261,10 +261,10 @@ async def test_a_limit_is_an_end_and_what_the_receiver_refuses_is_final_and_harm
         return "nothing"
 
     agent = agent_on(
-        scripted([call("look"), call("look")]),
+        scripted([[say("I look."), call("look")], call("look")]),
         tools=[look],
         limits=Limits(max_turns=1, conclude=False),
-        webhook=hooked(receiver, events=["done"]),
+        webhook=hooked(receiver, events=["done"], include=["text"]),
     )
     receiver.answers = [301]
     async with hosting(client, agent):
@@ -278,7 +278,8 @@ async def test_a_limit_is_an_end_and_what_the_receiver_refuses_is_final_and_harm
 
         await eventually(given_up)
     ((status, _, body),) = receiver.tries
-    assert (status, body["data"]["outcome"]["status"]) == (301, "limit_reached")
+    outcome = body["data"]["outcome"]
+    assert (status, outcome["status"], outcome["text"]) == (301, "limit_reached", "I look.")
 
 
 async def test_a_worker_that_is_killed_while_it_tries_is_followed_by_another_with_the_same_message(
