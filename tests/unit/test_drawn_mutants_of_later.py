@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from everturn.calls import activity_outputs
 from everturn.limits import Limits
 from everturn.payloads import Start, ToolRequest
+from everturn.plans import RunTool
 from everturn.policy import Rule
-from everturn.records import Decision, Message
+from everturn.records import Decision, Message, Reply, ToolCall
 from everturn.sizes import (
     MARGIN_BYTES,
     MAX_EDIT_BYTES,
@@ -25,9 +27,12 @@ from everturn.state import State
 from everturn.text.markdown import summary_bytes
 from everturn.tracing import MAX_LINKS, TraceContext
 from everturn.workflows import (
+    activity_results,
+    continue_as_new,
     nexus_operations,
     sent_messages,
     start_input,
+    tool_calls,
     tool_results,
     tracing,
     user_activity_calls,
@@ -103,3 +108,58 @@ def test_a_run_leaves_as_many_nexus_operations_behind_as_it_may() -> None:
     assert not operations.is_full
     operations._left += 1
     assert operations.is_full
+
+
+@pytest.mark.parametrize(
+    ("changed", "due"),
+    [
+        ({}, False),
+        ({"size": continue_as_new.MAX_HISTORY_BYTES - 1, "length": continue_as_new.MAX_EVENTS - 1}, False),
+        ({"size": continue_as_new.MAX_HISTORY_BYTES}, True),
+        ({"size": continue_as_new.MAX_HISTORY_BYTES + 1}, True),
+        ({"length": continue_as_new.MAX_EVENTS + 1}, True),
+        ({"updates": continue_as_new.MAX_UPDATES + 1}, True),
+        ({"suggested": True}, True),
+        ({"full": True}, True),
+    ],
+)
+def test_a_run_ends_once_it_is_large_or_long(
+    changed: dict[str, Any], *, due: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or has taken many updates, or the server suggests it."""
+    facts = {"size": 0, "length": 0, "updates": 0, "suggested": False, "full": False} | changed
+    run = SimpleNamespace(
+        get_current_history_size=lambda: facts["size"],
+        get_current_history_length=lambda: facts["length"],
+        is_continue_as_new_suggested=lambda: facts["suggested"],
+        task_timeout=continue_as_new.TASK_TIMEOUT,
+    )
+    monkeypatch.setattr(continue_as_new.workflow, "info", lambda: run)
+    assert continue_as_new.is_due(updates=facts["updates"], full=facts["full"]) is due
+
+
+def test_what_could_not_be_read_is_counted_from_one_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories have its marker."""
+    markers: list[str] = []
+    monkeypatch.setattr(activity_results.workflow.unsafe, "is_replaying", lambda: False)
+    monkeypatch.setattr(activity_results.workflow, "patched", markers.append)
+    monkeypatch.setattr(activity_results, "workflow_log", lambda *_, **__: None)
+    results = activity_results.ActivityResults()
+    for _ in range(2):
+        with pytest.raises(activity_results.Unreadable):
+            results.read(None, Reply, "The reply")
+    assert markers == ["unreadable 1", "unreadable 2"]
+
+
+@pytest.mark.parametrize("since", ["no rule", "a rule"])
+async def test_a_call_that_was_looked_at_is_denied_only_by_a_rule_that_came_since(
+    since: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = (Rule(tool="refund", then="deny"),)
+    monkeypatch.setattr(tool_calls.workflow, "patched", lambda _: True)
+    monkeypatch.setattr(tool_calls.workflow, "now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    calls: Any = SimpleNamespace(_state=SimpleNamespace(rules=rules, agent="clerk"))
+    call = ToolCall(call_id="a", name="refund")
+    before = rules if since == "no rule" else ()
+    denial = await tool_calls.OpenCalls._denial_since(calls, before, call, RunTool(call_id="a"), None)
+    assert bool(denial) is (since == "a rule")

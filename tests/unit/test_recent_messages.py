@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from everturn.carryover import CarryOver, Packed
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
 from everturn.state import State
 from everturn.workflows import sent_messages
-from everturn.workflows.recent_messages import MAX_HELD_CHARS, RecentMessages
+from everturn.workflows.recent_messages import MAX_HELD_CHARS, RecentMessages, whole_prefix
 from tests.support.bounds import Bounds
 
 
@@ -46,6 +48,22 @@ def test_a_message_over_the_bound_is_not_held_at_all() -> None:
         4,
         ["assistant"],
     )
+
+
+@pytest.mark.parametrize("held_chars", [MAX_HELD_CHARS, 10])
+def test_the_whole_prefix_is_known_as_long_as_all_of_the_run_is_held(held_chars: int, bounds: Bounds) -> None:
+    bounds(held_chars=held_chars)
+    held = RecentMessages("")
+    state = State(Start(agent="clerk"), run_began=0.0, on_prefix=held.add)
+    state.receive_message(Message.user("?"))
+    state.begin_turn(messages=1)
+    take_turn(state, 0, "small")
+    whole = whole_prefix(state, held)
+    if held_chars == 10:
+        assert whole is None
+    else:
+        assert whole is not None
+        assert [message.role for message in whole] == ["user", "assistant"]
 
 
 def test_a_page_begins_where_something_is_held(bounds: Bounds) -> None:
