@@ -187,8 +187,7 @@ class OpenCalls:
             problem = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
             return withheld_result(call, problem, result.decision)
         room = await self._space.allot_share(request=size, other_calls=self._ledger.to_come)
-        if room < MAX_RESULT_BYTES:
-            request = request.model_copy(update={"room": room})
+        request = _with_room(request, room)
         try:
             with self._space.promised(call.call_id, room):
                 checked = await self._awaited_worker.run_or_stall(f"check of the result of {call.call_id}", run_check)
@@ -535,8 +534,7 @@ class OpenCalls:
             )
             if ended := await find_end():
                 return ended
-            if room < MAX_RESULT_BYTES:
-                request = request.model_copy(update={"room": room})
+            request = _with_room(request, room)
             start = with_remaining_details(request, lambda sent: self._start_tool(call, sent, plan))
             with self._space.promised(call.call_id, room):
                 return await self._awaited_worker.run_or_stall(
@@ -587,6 +585,11 @@ class OpenCalls:
             raise tool_results.as_activity_error(error, call.name) from error
         self._ledger.recorded.add(call.call_id)
         return result
+
+
+def _with_room(request: ToolRequest, room: int) -> ToolRequest:
+    """Says how many bytes the result may have, if it may not have all that a result has at most."""
+    return request.model_copy(update={"room": room}) if room < MAX_RESULT_BYTES else request
 
 
 def _result_without_run(call: ToolCall, pending: PendingCall, applied: AppliedDecision) -> ToolResult:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from everturn.calls import activity_outputs
+from everturn.calls.pending_calls import PendingCall
+from everturn.carryover import QuestionToPerson
 from everturn.limits import Limits
 from everturn.payloads import Start, ToolRequest
-from everturn.plans import RunTool
+from everturn.plans import Expiry, RunPlan, RunTool
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Reply, ToolCall
 from everturn.sizes import (
@@ -26,8 +28,10 @@ from everturn.sizes import (
 from everturn.state import State
 from everturn.text.markdown import summary_bytes
 from everturn.tracing import MAX_LINKS, TraceContext
+from everturn.webhooks import conversation_events
 from everturn.workflows import (
     activity_results,
+    approvals,
     continue_as_new,
     nexus_operations,
     sent_messages,
@@ -163,3 +167,53 @@ async def test_a_call_that_was_looked_at_is_denied_only_by_a_rule_that_came_sinc
     before = rules if since == "no rule" else ()
     denial = await tool_calls.OpenCalls._denial_since(calls, before, call, RunTool(call_id="a"), None)
     assert bool(denial) is (since == "a rule")
+
+
+@pytest.mark.parametrize(
+    ("turn", "owed", "each", "sent"),
+    [(4, False, False, True), (3, False, True, False), (3, True, False, False), (3, True, True, True)],
+)
+def test_only_an_answer_that_was_not_told_is_told_while_it_idles(
+    turn: int, *, owed: bool, each: bool, sent: bool
+) -> None:
+    """Not whatever changes then, such as its rules."""
+    answers: list[int] = []
+    events: Any = SimpleNamespace(
+        _state=SimpleNamespace(stall=None, is_idle=True, turn=turn),
+        _new_waits=SimpleNamespace(take=list),
+        _stall=None,
+        _answered_turn=3,
+        _is_owed=owed,
+        _announces_each=each,
+        _send_answer=lambda: answers.append(turn),
+    )
+    conversation_events.Webhooks._send_new(events)
+    assert bool(answers) is sent
+
+
+def test_who_means_a_call_of_a_sub_agent_reads_how_many_are_at_work() -> None:
+    at_work = {str(number): SimpleNamespace(conversation_id=f"talk-{number}") for number in range(12)}
+    waiting: Any = SimpleNamespace(_agents_at_work=at_work)
+    assert approvals.PendingApprovals._sub_agents_text(waiting).endswith("'talk-9' and 2 more.")
+
+
+@pytest.mark.parametrize(("reason", "verdict"), [("needs_approval", "deny"), ("tool_asks", "answer")])
+def test_an_expiry_needs_nobodys_leave(reason: Any, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approvals.workflow, "now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    expiry = Expiry(after=50.0, verdict="deny")
+    asked = QuestionToPerson(call_id="c", reason=reason, since=1_000.0)
+    pending = PendingCall(ToolCall(call_id="c", name="pay"), RunPlan(call_id="c", expiry=expiry), asked)
+    applied = approvals._decision_of_expiry(pending, expiry)
+    assert (applied.decision.verdict, applied.by_rule) == (verdict, True)
+
+
+@pytest.mark.parametrize(("after", "due"), [(-1, True), (0, True), (1, True), (2, False)])
+def test_the_moment_before_a_call_expires_no_run_ends(
+    after: int, *, due: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr(approvals.workflow, "now", lambda: now)
+    early = SimpleNamespace(any_to_take=False)
+    waits = SimpleNamespace(expires=now + after * timedelta(seconds=approvals.SHORTEST_SECONDS))
+    waiting: Any = SimpleNamespace(_early=early, undecided={"a": SimpleNamespace(expires=None), "b": waits})
+    assert vars(approvals.PendingApprovals)["decision_is_due"].fget(waiting) is due
