@@ -84,7 +84,8 @@ def _made(file: Path, operator: str, occurrence: int) -> Drawn | None:
 
 
 def _meaning(code: str) -> str | None:
-    """The code without its annotations, docstrings and comments; None if it is no code."""
+    """The code without its annotations, docstrings and comments, and without what only keeps programmers from a mistake:
+    how arguments have to be given, and that a record is frozen. None if it is no code."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
@@ -104,6 +105,15 @@ class _Bare(ast.NodeTransformer):
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults = [*node.defaults, *filter(None, node.kw_defaults)]
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST | None:
+        return None if node.arg == "frozen" else self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         node.annotation = ast.Constant(value=None)
