@@ -84,7 +84,7 @@ def _made(file: Path, operator: str, occurrence: int) -> Drawn | None:
 
 
 def _meaning(code: str) -> str | None:
-    """The code without its annotations, docstrings and comments, and without what only keeps programmers from a mistake:
+    """The code without annotations, docstrings and comments, and without what only keeps programmers from a mistake:
     how arguments have to be given, and that a record is frozen. None if it is no code."""
     try:
         tree = ast.parse(code)
