@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 from temporalio.exceptions import (
-    ActivityError,
     ApplicationError,
     ChildWorkflowError,
-    RetryState,
     TerminatedError,
     TimeoutType,
 )
@@ -50,21 +48,8 @@ from everturn.workflows import (
     web_ui,
 )
 from everturn.workflows.recent_messages import RecentMessages
+from tests.support.activity_errors import activity_error
 from tests.support.bounds import Bounds
-
-
-def activity_error(cause: BaseException) -> ActivityError:
-    error = ActivityError(
-        "failed",
-        scheduled_event_id=1,
-        started_event_id=2,
-        identity="worker",
-        activity_type="Pay",
-        activity_id="1",
-        retry_state=RetryState.TIMEOUT,
-    )
-    error.__cause__ = cause
-    return error
 
 
 @pytest.mark.parametrize(("most", "made", "left"), [(None, 3, None), (7, 0, 7), (7, 2, 5), (7, 7, 0), (7, 9, 0)])

@@ -7,13 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
+from temporalio.exceptions import TimeoutError as TimedOut
 
+from everturn import names
 from everturn.calls import activity_outputs
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import QuestionToPerson
+from everturn.evaluations import workflow as evaluation_workflow
 from everturn.limits import Limits
 from everturn.payloads import Start, ToolRequest
-from everturn.plans import Expiry, RunPlan, RunTool
+from everturn.plans import Expiry, RunActivity, RunPlan, RunTool
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Reply, ToolCall
 from everturn.sizes import (
@@ -32,10 +36,13 @@ from everturn.webhooks import conversation_events
 from everturn.workflows import (
     activity_results,
     approvals,
+    call_ledger,
     continue_as_new,
+    message_dispatch,
     nexus_operations,
     sent_messages,
     start_input,
+    timeouts,
     tool_calls,
     tool_results,
     tracing,
@@ -43,6 +50,7 @@ from everturn.workflows import (
     visibility,
     web_ui,
 )
+from tests.support.activity_errors import activity_error
 
 
 @pytest.mark.parametrize(("turn", "awaited", "reached"), [(2, True, False), (2, False, True), (3, True, True)])
@@ -125,20 +133,27 @@ def test_a_run_leaves_as_many_nexus_operations_behind_as_it_may() -> None:
         ({"updates": continue_as_new.MAX_UPDATES + 1}, True),
         ({"suggested": True}, True),
         ({"full": True}, True),
+        ({"task_timeout": timedelta(hours=1), "ran_for": 5.0}, True),
+        ({"task_timeout": timedelta(hours=1), "ran_for": 0.5}, False),
+        ({"ran_for": 5.0}, False),
     ],
 )
 def test_a_run_ends_once_it_is_large_or_long(
     changed: dict[str, Any], *, due: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or has taken many updates, or the server suggests it."""
-    facts = {"size": 0, "length": 0, "updates": 0, "suggested": False, "full": False} | changed
+    before: dict[str, Any] = {"size": 0, "length": 0, "updates": 0, "suggested": False, "full": False, "ran_for": 0.0}
+    facts = before | {"task_timeout": continue_as_new.TASK_TIMEOUT} | changed
+    began = datetime(2026, 1, 1, tzinfo=UTC)
     run = SimpleNamespace(
         get_current_history_size=lambda: facts["size"],
         get_current_history_length=lambda: facts["length"],
         is_continue_as_new_suggested=lambda: facts["suggested"],
-        task_timeout=continue_as_new.TASK_TIMEOUT,
+        task_timeout=facts["task_timeout"],
+        workflow_start_time=began,
     )
     monkeypatch.setattr(continue_as_new.workflow, "info", lambda: run)
+    monkeypatch.setattr(continue_as_new.workflow, "time", lambda: began.timestamp() + facts["ran_for"])
     assert continue_as_new.is_due(updates=facts["updates"], full=facts["full"]) is due
 
 
@@ -217,3 +232,76 @@ def test_the_moment_before_a_call_expires_no_run_ends(
     waits = SimpleNamespace(expires=now + after * timedelta(seconds=approvals.SHORTEST_SECONDS))
     waiting: Any = SimpleNamespace(_early=early, undecided={"a": SimpleNamespace(expires=None), "b": waits})
     assert vars(approvals.PendingApprovals)["decision_is_due"].fget(waiting) is due
+
+
+def test_a_check_has_the_time_of_its_hooks_and_some_more() -> None:
+    options = timeouts.result_check_options(12.0)
+    assert options == timeouts.check_options() | {"start_to_close_timeout": timedelta(seconds=42)}
+
+
+async def test_an_activity_that_is_always_lost_is_tried_five_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = RunActivity(call_id="a", activity="Pay", timeout=1.0, patience=1_000.0, effect="idempotent")
+    tried: list[bool] = []
+
+    async def one_try(*_: Any, is_retried: bool) -> str:
+        tried.append(is_retried)
+        raise activity_error(TimedOut("lost", type=TimeoutType.HEARTBEAT, last_heartbeat_details=[]))
+
+    monkeypatch.setattr(user_activity_calls.workflow, "time", lambda: 7.0)
+    calls: Any = SimpleNamespace(_try_once=one_try)
+    call: Any = None
+    with pytest.raises(ActivityError):
+        await user_activity_calls.UserActivityCalls._run_with_retries(calls, call, call, plan)
+    assert tried == [True] * 4 + [False]
+
+
+def test_of_many_withdrawals_the_oldest_are_forgotten() -> None:
+    handlers: Any = SimpleNamespace(_withdrawn={})
+    for number in range(message_dispatch.MAX_WITHDRAWN + 2):
+        message_dispatch.Handlers._withdraw_update(handlers, {"update_id": str(number)})
+    assert (len(handlers._withdrawn), next(iter(handlers._withdrawn))) == (message_dispatch.MAX_WITHDRAWN, "2")
+
+
+@pytest.mark.parametrize(
+    ("call_id", "may"), [("aa", False), ("b", True), ("c", False), ("running", False), ("settled", False)]
+)
+def test_a_decision_may_come_before_its_call_waits(call_id: str, *, may: bool) -> None:
+    """But not for a call that the reply does not have, or that runs or has its result."""
+    calls = tuple(ToolCall(call_id=each, name="pay") for each in ("a", "b", "running", "settled"))
+    ledger: Any = SimpleNamespace(calls=calls, results={"settled": None}, running={"running"})
+    assert call_ledger.CallLedger.may_wait_later(ledger, call_id) is may
+    ledger.calls = ()  # it may be of the next reply
+    assert call_ledger.CallLedger.may_wait_later(ledger, call_id)
+
+
+async def test_a_worker_that_has_the_evaluator_is_waited_for_ever_longer_for_an_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    waits: list[timedelta] = []
+
+    async def judge_once(_: Any) -> Any:
+        raise activity_error(ApplicationError("nobody has it", type=names.NOT_HOSTED))
+
+    async def sleep(wait: timedelta, *, summary: str) -> None:
+        waits.append(wait)
+        now[0] += wait
+
+    monkeypatch.setattr(evaluation_workflow, "_judge_once", judge_once)
+    monkeypatch.setattr(evaluation_workflow.workflow, "now", lambda: now[0])
+    monkeypatch.setattr(evaluation_workflow.workflow, "sleep", sleep)
+    request: Any = SimpleNamespace(evaluator="tone")
+    judgement = await evaluation_workflow._judge_patiently(request)
+    assert (judgement.error, "nobody has it" in (judgement.error_text or "")) == (names.NOT_HOSTED, True)
+    assert [wait.total_seconds() for wait in waits[:7]] == [5, 10, 20, 40, 80, 160, 300]
+    assert timedelta(hours=1) <= sum(waits, timedelta()) < timedelta(hours=1, minutes=5)
+
+
+async def test_an_evaluator_that_refused_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def judge_once(_: Any) -> Any:
+        raise activity_error(ApplicationError("too long", type="TooLong"))
+
+    monkeypatch.setattr(evaluation_workflow, "_judge_once", judge_once)
+    monkeypatch.setattr(evaluation_workflow.workflow, "now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    request: Any = SimpleNamespace(evaluator="tone")
+    assert (await evaluation_workflow._judge_patiently(request)).error == "TooLong"

@@ -19,6 +19,11 @@ TEST_SECONDS = 900.0
 _UNIT_TESTS = [
     "drawn_mutants",
     "drawn_mutants_of_later",
+    "strangers_mutants",
+    "evaluations",
+    "retry_delays",
+    "short_runs",
+    "durations",
     "web_ui",
     "recent_messages",
     "eviction_guard",
