@@ -16,7 +16,7 @@ from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import QuestionToPerson
 from everturn.evaluations import workflow as evaluation_workflow
 from everturn.limits import Limits
-from everturn.payloads import Start, ToolRequest
+from everturn.payloads import Control, Start, ToolRequest
 from everturn.plans import Expiry, RunActivity, RunPlan, RunTool
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Reply, ToolCall
@@ -38,6 +38,7 @@ from everturn.workflows import (
     approvals,
     call_ledger,
     continue_as_new,
+    history_space,
     message_dispatch,
     nexus_operations,
     sent_messages,
@@ -305,3 +306,46 @@ async def test_an_evaluator_that_refused_is_not_asked_again(monkeypatch: pytest.
     monkeypatch.setattr(evaluation_workflow.workflow, "now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
     request: Any = SimpleNamespace(evaluator="tone")
     assert (await evaluation_workflow._judge_patiently(request)).error == "TooLong"
+
+
+@pytest.mark.parametrize(("ended", "objection", "taken"), [("", None, 1), ("", "too late", 0), ("gone", None, 0)])
+def test_a_signal_that_was_held_is_looked_at_again_when_it_is_taken(
+    ended: str, objection: str | None, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_dispatch, "workflow_log", lambda *_, **__: None)
+    objections = iter(["not yet", objection])
+    held: list[Any] = []
+    payloads: list[Any] = []
+    handlers: Any = SimpleNamespace(
+        _owner=None,
+        _find_lost=lambda *_: None,
+        _check_input=lambda command, inputs: message_dispatch.Handlers._check_input(handlers, command, inputs),
+        _ignore_signal=lambda *_: None,
+    )
+    command = message_dispatch.CommandType(
+        Control,
+        objection=lambda *_: next(objections),
+        take=lambda _, payload: payloads.append(payload) or {},  # type: ignore[func-returns-value]
+        hold=lambda _owner, _payload, take_late: held.append(take_late) is None,
+    )
+    message_dispatch.Handlers._take_command(handlers, names.RESUME, command, ({},))
+    assert payloads == []
+    held[0](ended)
+    assert len(payloads) == taken
+
+
+async def test_a_result_that_nobody_cuts_waits_until_another_one_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SimpleNamespace(get_current_history_length=lambda: 10, get_current_history_size=lambda: 0)
+    waited: list[bool] = []
+
+    async def wait(condition: Any) -> None:
+        waited.append(condition())
+        del space._promised["a"]
+        waited.append(condition())
+
+    monkeypatch.setattr(history_space.workflow, "info", lambda: run)
+    monkeypatch.setattr(history_space.workflow, "wait_condition", wait)
+    space = history_space.HistorySpace()
+    space._promised = {"a": history_space.RUN_BYTES, "b": 1}
+    assert await space.allot_whole(request=0, other_calls=0) == TEMPORAL_PAYLOAD_BYTES
+    assert waited == [False, True]
