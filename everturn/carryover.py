@@ -287,6 +287,12 @@ class CarryOver(Record):
     """What the conversation was begun with; None in its first run, whose start says it, unless it had a
     transcript."""
 
+    @property
+    def begins_at_rest(self) -> bool:
+        """It is for a fork or another life, which has its own time and goes on from an answer that is there; and not
+        for another run. A fork in another namespace has no `origin`."""
+        return self.origin is not None or (self.length > 0 and self.started_at is None)
+
 
 class TakenIds:
     """The ids of the messages that a conversation has taken, so that it takes none twice. The next run is told them."""

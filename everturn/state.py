@@ -138,7 +138,7 @@ class LastReply:
         self.output_problem: str | None = None
         self.repairs = carry.repairs
         """The number of final replies in a row that did not fit the output type."""
-        self.final = carry.origin is not None and not carry.owed
+        self.final = carry.begins_at_rest and not carry.owed
         """It has no calls."""
         self.in_answer = carry.open is not None or bool(results_in(carry.unseen))
         """It belongs to the answer that is given now or was given last."""

@@ -26,6 +26,8 @@ SHOWN_EXCHANGES = 2
 """How many exchanges of an earlier conversation are shown when somebody comes back to it."""
 
 LOOK_SECONDS = 0.3
+
+RESUME_CONTINUES = "  /resume continues it."
 """The pause between two checks whether a cancelled answer is over."""
 
 OVER = "■ The conversation is over. Your next message continues it."
@@ -46,6 +48,8 @@ class ChatSession:
         self._follower: Follower | None = None
         self._streaming = screen.live and sys.stdout.isatty()
         self._sent_messages: list[str] = []
+        self._is_held = False
+        """Whether the last thing shown was that it stalls or is paused."""
         self.begun = False
         """Whether there is a conversation to come back to."""
         self.closed = False
@@ -111,7 +115,8 @@ class ChatSession:
         if self._follower is None:
             self._follower = self._make_follower(since=cursor)
         self._follower.expect_message(text)
-        await self._wait_for_answer()
+        if not (self._is_held and await self._is_still_held()):
+            await self._wait_for_answer()
 
     async def _resume_conversation(self, model: str) -> None:
         try:
@@ -128,13 +133,16 @@ class ChatSession:
 
     async def _wait_for_answer(self) -> None:
         assert self._follower is not None
+        self._is_held = False
         while True:
             match await self._follower.next_stop():
                 case events.Stalled() as stall:
-                    self._screen.print_line(f"! stalled: {stall.cause} {stall.cure} Then: /resume", style="red")
+                    self._is_held = True
+                    self._show_stall(stall.cause, stall.cure)
                     return
                 case events.Switched(name=names.PAUSE):
-                    self._screen.print_line("  /resume continues it.", style="dim")
+                    self._is_held = True
+                    self._screen.print_line(RESUME_CONTINUES, style="dim")
                     return
                 case events.Switched():
                     if await self._is_left_idle():
@@ -149,6 +157,22 @@ class ChatSession:
                         _print_reply(replied.message.text)
                     if await self._is_at_rest():
                         return
+
+    async def _is_still_held(self) -> bool:
+        """Whether what is said now waits, too, since nobody has resumed it: no event will say so once more."""
+        try:
+            status = await self._conversation.status()
+        except Unreachable:
+            return False
+        if status.state == "stalled":
+            self._show_stall(status.cause or "", status.cure)
+        elif status.state == "paused":
+            self._screen.print_line(RESUME_CONTINUES, style="dim")
+        return status.state in ("stalled", "paused")
+
+    def _show_stall(self, cause: str, cure: str | None) -> None:
+        words = " ".join(filter(None, (cause, cure)))
+        self._screen.print_line(f"! stalled: {words} Then: /resume", style="red")
 
     async def _is_at_rest(self) -> bool:
         """Whether no answer is still to come. There may be one if somebody else has sent a message meanwhile."""

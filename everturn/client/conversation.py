@@ -157,8 +157,7 @@ class Conversation(Forks, Generic[OutputT_co]):
                         described = await self._describe()
                     continue
                 if finished:
-                    whole = state.last_reply.final and not state.cancelled
-                    return self._last_reply(self._outcome_of(finished), whole=whole)
+                    return self._last_reply(self._outcome_of(finished), state)
                 if by_history.signals.has_message or not state.has_taken(self._sent):
                     temporal_errors.stalled_if_held_up(described)
                     continue
@@ -520,15 +519,16 @@ class Conversation(Forks, Generic[OutputT_co]):
             )
         return finished.outcome
 
-    def _last_reply(self, outcome: Outcome, *, whole: bool) -> tuple[str, JsonValue]:
-        """The outcome's text and output. Raises Ended if the last answer is not `whole`, or a message has none: the
-        text then came before calls, or answers an earlier message; and if it does not fit the `output` type."""
-        if not whole or any(message.role == "user" and not message.author for message in outcome.tail):
+    def _last_reply(self, outcome: Outcome, state: State) -> tuple[str, JsonValue]:
+        """The outcome's text and output. Raises Ended if the last answer is not whole, or a message has none: the text
+        then came before calls, or answers an earlier message; and if it does not fit the `output` type."""
+        is_whole = state.last_reply.final and not state.cancelled
+        if not is_whole or any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
                 f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",
                 cure=f"`{command_about('show', self.id)}` shows its transcript.",
             )
-        if self._has_output_type and outcome.status != "completed":
+        if self._has_output_type and state.last_reply.output_problem:
             raise Ended(
                 f"Conversation {self.id!r} ended without an output: {outcome.reason or outcome.status}.",
                 cure="`await conversation.outcome()` has the text of its last reply.",

@@ -24,6 +24,7 @@ from everturn.history.transcript import read_transcript
 from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.payloads import WaitingCall, address_of
 from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in, unfit_reason
+from everturn.state import LastReply
 from everturn.subagents.followed import FollowedAgents
 from everturn.temporal.any_status import held_up
 from everturn.temporal.ids import known_id
@@ -253,7 +254,7 @@ class FollowedReply:
         by_history = self._reader.by_history
         state = by_history.state
         if finished := by_history.finished:
-            return None if finished.next_run_id else _why_ended(finished, self._stop, final=state.last_reply.final)
+            return None if finished.next_run_id else _why_ended(finished, self._stop, state.last_reply)
         is_taken = self._has_message and not by_history.signals.has_message
         is_answered = is_taken and (state.is_answered or final)
         if self._held_up and not is_answered:
@@ -303,13 +304,15 @@ def _with_address(event: Event) -> Event:
             return event
 
 
-def _why_ended(finished: steps.RunClosed, stop: Stop, *, final: bool) -> WhyAtRest:
+def _why_ended(finished: steps.RunClosed, stop: Stop, last_reply: LastReply) -> WhyAtRest:
     outcome = finished.outcome
     cause = finished.why
     if not cause and outcome:
         cause = outcome.reason or ""
-    if outcome and outcome.status == "completed" and final:
+    if outcome and outcome.status == "completed" and last_reply.final:
         return WhyAtRest("answered", outcome=outcome, stop=stop)
+    if outcome and outcome.status == "failed" and last_reply.output_problem:
+        return WhyAtRest("unfit", cause=cause, outcome=outcome, stop=stop)
     if outcome and outcome.status == "cancelled":
         return WhyAtRest("cancelled", cause=cause, outcome=outcome)
     return WhyAtRest("ended", cause=cause, outcome=outcome)

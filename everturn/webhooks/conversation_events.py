@@ -114,7 +114,8 @@ class Webhooks:
         state = self._state
         is_over = state.last_reply.final or (state.cancelled and not state.abandoned)
         is_due = state.inbox.everything and is_over and self._own_loop.is_running
-        if is_due and self._targets and state.turn != self._answered_turn and self._announces_each:
+        is_new = self._is_owed or state.turn != self._answered_turn
+        if is_due and self._targets and is_new and self._announces_each:
             self._send_answer()
 
     def _send_answer(self) -> None:

@@ -17,7 +17,7 @@ import pytest
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.history.reader import first_step
-from everturn.testing import ScriptedModel, call, slow
+from everturn.testing import ScriptedModel, call, fail, slow
 from tests.support.prepared import Program, run
 from tests.ui.tmux import Terminal
 
@@ -218,3 +218,24 @@ async def is_streamed(environment: dict[str, str], name: str) -> bool:
     client = await Client.connect(environment["TEMPORAL_ADDRESS"])
     started = await first_step(client.temporal, name)
     return started is not None and started.start.stream
+
+
+def test_what_is_said_while_it_stalls_waits_for_resume_and_is_answered_then(
+    environment: dict[str, str],
+    tmp_path: Path,
+    model: Callable[[Any], None],
+    clerk: Callable[[], None],
+    name: str,
+) -> None:
+    model([fail(401, "no such key"), "I can hear you."])
+    clerk()
+    with Terminal(tmp_path, environment) as terminal:
+        terminal.until(lambda _: "clerk" in (tmp_path / "worker.log").read_text())
+        terminal.run("everturn", "chat", "--agent", "clerk", "--id", name)
+        terminal.until("▸")
+        terminal.type("Hi.")
+        terminal.until("! stalled", lambda shown: shown.rstrip().endswith("▸"))
+        terminal.type("What is wrong?")
+        terminal.until(lambda shown: shown.count("! stalled") == 2 and shown.rstrip().endswith("▸"))
+        terminal.type("/resume")
+        terminal.until("● I can hear you.", lambda shown: shown.rstrip().endswith("▸"))

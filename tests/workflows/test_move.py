@@ -20,6 +20,7 @@ from tests.support.bounds import Bounds
 from tests.support.doc_pages import ROOT, blocks_of
 from tests.support.namespaces import new_namespace
 from tests.support.shell import Shell
+from tests.support.waiting import WAIT_SECONDS
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -96,4 +97,5 @@ async def test_a_transcript_that_is_too_long_to_travel_needs_a_storage(
     moved = await conversation.fork(1, to=stores)
     async with hosting(stores, agent):
         assert [message.text for message in await moved.transcript()] == ["Hello", "Hi."]
+        assert await asyncio.wait_for(moved.reply(), WAIT_SECONDS) == "Hi."
         await moved.close()

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from everturn import Client, Conversation
+from everturn import Client, Conversation, Limits
 from everturn.client.followed_reply import FollowedReply
 from everturn.errors import ConversationError, Ended
 from everturn.records import Outcome
 from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
+from tests.support.tools import note
 from tests.support.waiting import reaches
 
 Scripted = Callable[..., ScriptedModel]
@@ -56,8 +57,12 @@ async def test_a_reply_that_never_fits_is_no_value(client: Client, scripted: Scr
     async with hosting(client, judge):
         outcome = await client.run(judge, "How much?", id=f"{client.task_queue}-never")
         assert (outcome.status, outcome.value, outcome.text) == ("failed", None, "much")
+        ended = client.conversation(outcome.id, agent=judge)
         with pytest.raises(Ended, match="ended without an output: the last reply does not fit"):
-            await client.conversation(outcome.id, agent=judge).reply()
+            await ended.reply()
+        async with FollowedReply(ended) as answer:
+            assert answer.rest
+            assert answer.rest.why == "unfit"
 
 
 async def test_a_conversation_stays_open_after_a_reply_that_never_fits_and_says_so(
@@ -81,6 +86,31 @@ async def test_a_conversation_stays_open_after_a_reply_that_never_fits_and_says_
         assert await conversation.reply() == Invoice(cents=7)
         await conversation.close()
         assert (await conversation.outcome()).value == Invoice(cents=7)
+
+
+async def test_a_conclusion_is_the_same_value_to_who_waits_and_to_who_comes_later(
+    client: Client, scripted: Scripted
+) -> None:
+    model = scripted([call("note", {"number": 1}), '{"cents": 5}'], order="arrival")
+    agent = agent_on(model, tools=[note], output=Invoice, limits=Limits(max_turns=1))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "How much?")
+        outcome = await conversation.outcome()
+        assert (outcome.status, outcome.output) == ("limit_reached", {"cents": 5})
+        assert await conversation.reply() == Invoice(cents=5)
+        assert await client.conversation(conversation.id, agent=agent).reply() == Invoice(cents=5)
+
+
+async def test_an_answer_stays_a_value_though_the_idle_workflow_is_cancelled(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(['{"cents": 5}']), output=Invoice)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "How much?", keep_open=HOUR)
+        assert await conversation.reply() == Invoice(cents=5)
+        await client.temporal.get_workflow_handle(conversation.id).cancel()
+        assert (await conversation.outcome()).status == "cancelled"
+        assert await conversation.reply() == Invoice(cents=5)
 
 
 @pytest.mark.parametrize("next_answer", [False, True], ids=["in-its-correction", "in-the-next-answer"])

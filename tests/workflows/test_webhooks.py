@@ -16,7 +16,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from everturn import Client, Limits, Webhook, names, tool
+from everturn import Client, Conversation, Limits, Webhook, names, tool
 from everturn.errors import InvalidAgent
 from everturn.evals import rerun
 from everturn.payloads import WaitingCall, WebhookTarget
@@ -251,6 +251,30 @@ async def test_what_is_cancelled_never_has_the_text_of_an_earlier_answer(
         ("answered", 3, "length", "Hello ag"),
         ("cancelled", 4, "end", ""),
     ]
+
+
+async def test_an_answer_that_is_cancelled_before_its_first_turn_is_told_though_the_next_message_is_there(
+    client: Client, scripted: Scripted, receiver: Receiver
+) -> None:
+    agent = agent_on(scripted(["One is 1.", "Three is 3."], order="arrival"), webhook=hooked(receiver, events=["done"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "One", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+        await conversation.pause()
+        await conversation.send("Two")
+        await eventually(lambda: is_answering(conversation), what="it has taken the message")
+        await conversation.send("Three")
+        await conversation.cancel_turn()
+        assert await conversation.reply() == "Three is 3."
+        await conversation.close()
+        await conversation.outcome()
+        await eventually(lambda: len(receiver.messages) == 4)
+    statuses = sorted(message["data"]["outcome"]["status"] for message in receiver.messages)
+    assert statuses == ["answered", "answered", "cancelled", "completed"]
+
+
+async def is_answering(conversation: Conversation) -> bool:
+    return (await conversation.by_history()).state.answering
 
 
 async def test_a_limit_is_an_end_and_what_the_receiver_refuses_is_final_and_harms_nobody(
