@@ -129,6 +129,21 @@ def what_is_said_meanwhile_is_kept(one: Evidence) -> Iterator[str]:
                 yield f"{text!r} is in the history, and not in the transcript"
 
 
+def what_is_said_as_it_closes_takes_it_up_again(one: Evidence) -> Iterator[str]:
+    """A conversation that is completed has answered what was said after it was told to close."""
+    answered = max((n for n, message in enumerate(one.transcript) if message.role == "assistant"), default=-1)
+    left = {message.text for message in one.transcript[answered + 1 :] if message.role == "user"}
+    for run, taken in one.runs[-1:]:
+        last = taken[-1] if taken else None
+        if run.cancel_requested or not (isinstance(last, steps.RunClosed) and _status(last) == "completed"):
+            continue
+        closes = False
+        for step in taken:
+            closes = closes or (isinstance(step, steps.CommandSent) and step.name == names.CLOSE)
+            if closes and isinstance(step, steps.MessageSent) and step.said.text in left:
+                yield f"{step.said.text!r} was said after it was told to close, and it is completed without an answer"
+
+
 def what_was_approved_is_what_runs(one: Evidence) -> Iterator[str]:
     """With the arguments that a person put in, if one did; and what must not happen twice is not tried again."""
     for step in one.steps:
@@ -212,6 +227,7 @@ STEERING_RULES = (
     what_is_closed_begins_nothing,
     what_goes_on_needs_no_resume,
     what_is_said_meanwhile_is_kept,
+    what_is_said_as_it_closes_takes_it_up_again,
     what_was_approved_is_what_runs,
     what_is_cancelled_ends_so,
     what_is_completed_has_its_answer,
