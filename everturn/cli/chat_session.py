@@ -26,9 +26,9 @@ SHOWN_EXCHANGES = 2
 """How many exchanges of an earlier conversation are shown when somebody comes back to it."""
 
 LOOK_SECONDS = 0.3
+"""The pause between two checks whether a cancelled answer is over."""
 
 RESUME_CONTINUES = "  /resume continues it."
-"""The pause between two checks whether a cancelled answer is over."""
 
 OVER = "■ The conversation is over. Your next message continues it."
 HELP = "Ctrl-C leaves the conversation running, /quit or Ctrl-D closes it, /resume [MODEL] continues after a stall."

@@ -174,14 +174,10 @@ class AgUiRun:
         if why_at_rest.stop in CUT_OFF:
             yield {"type": "CUSTOM", "name": "status", "value": {"state": "cut_off", "stop": why_at_rest.stop}}
         match why_at_rest.why:
-            case "stalled":
-                yield from self.fail(why_at_rest.cause if self._show_causes else narrator.STALLED, "stalled")
-            case "unfit":
-                yield from self.fail(why_at_rest.cause if self._show_causes else narrator.UNFIT, "unfit")
+            case "stalled" | "unfit":
+                yield from self._fail_at_rest(why_at_rest)
             case "ended" if why_at_rest.outcome is None or why_at_rest.outcome.status != "limit_reached":
-                yield from self.fail(
-                    (why_at_rest.cause if self._show_causes else "") or "The conversation is over.", "ended"
-                )
+                yield from self._fail_at_rest(why_at_rest)
             case "cancelled" if self._version == "0":
                 yield {"type": "CUSTOM", "name": "status", "value": {"state": "cancelled"}}
                 yield self._finished_event(None)
@@ -194,6 +190,9 @@ class AgUiRun:
                 yield self._finished_event({"type": "success", "pendingToolCallIds": pending})
             case "waiting" | "answered" | "ended":
                 yield self._finished_event({"type": "success"})
+
+    def _fail_at_rest(self, why_at_rest: WhyAtRest) -> Iterator[AgUiEvent]:
+        yield from self.fail(narrator.why_it_failed(why_at_rest, show_causes=self._show_causes), why_at_rest.why)
 
     def _finished_event(self, outcome: dict[str, Any] | None) -> AgUiEvent:
         # To clients of 0.x, an outcome of a kind or with a field that they don't know is an error of the whole run.

@@ -217,14 +217,13 @@ class UIMessageStream:
 
     def _error_of(self, why_at_rest: WhyAtRest) -> str:
         """Empty if the answer has not failed."""
-        if why_at_rest.why == "stalled":
-            return why_at_rest.cause if self._show_causes else narrator.STALLED
-        if self._nothing_new and why_at_rest.why != "waiting":
+        why = why_at_rest.why
+        if self._nothing_new and why not in ("stalled", "waiting"):
             return NOTHING_NEW
-        if why_at_rest.why == "unfit":
-            return why_at_rest.cause if self._show_causes else narrator.UNFIT
-        if why_at_rest.why == "ended" and (why_at_rest.outcome is None or why_at_rest.outcome.status == "failed"):
-            return (why_at_rest.cause if self._show_causes else "") or "The conversation is over."
+        outcome = why_at_rest.outcome
+        broke_off = why == "ended" and (outcome is None or outcome.status == "failed")
+        if broke_off or why in ("stalled", "unfit"):
+            return narrator.why_it_failed(why_at_rest, show_causes=self._show_causes)
         return ""
 
     def _metadata_of(self, rest: WhyAtRest) -> dict[str, Any]:

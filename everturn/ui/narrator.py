@@ -14,7 +14,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from everturn import events
-from everturn.client.followed_reply import FollowedReply
+from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import Event
 from everturn.payloads import AskedAgent, WaitingCall
 from everturn.records import Image, Message, Text, TextKind, Thinking, ToolCall, ToolResult, results_in
@@ -25,6 +25,14 @@ STALLED: Final = "This needs help from somebody. It goes on once that has come."
 
 UNFIT: Final = "This answer does not have the form that was asked for."
 """In the place of why it does not: that quotes the answer."""
+
+OVER: Final = "The conversation is over."
+
+
+def why_it_failed(why_at_rest: WhyAtRest, *, show_causes: bool) -> str:
+    """What a page's visitor reads of an answer that comes no further."""
+    neutral_words = {"stalled": STALLED, "unfit": UNFIT}.get(why_at_rest.why, OVER)
+    return (why_at_rest.cause if show_causes else "") or neutral_words
 
 
 @dataclass(frozen=True)

@@ -158,16 +158,16 @@ class ConversationWorkflow:
             return self._end_with("cancelled", reason="the workflow was cancelled")
         if limit:
             return self._end_with("limit_reached", reason=limit)
-        if cut := self._state.cancelled:
-            return self._end_with("cancelled", reason=cut)
         state = self._state
+        if state.cancelled:
+            return self._end_with("cancelled", reason=state.cancelled)
         given_up = state.abandoned or (state.closing and state.last_reply.output_problem)  # its correction is unseen
         if given_up and (state.unseen.messages or state.inbox.messages):
             return self._end_with("cancelled", reason=CLOSED_UNANSWERED)
         # Only behind these: whoever cancelled or closed it wanted no correction any more.
-        if problem := self._state.last_reply.output_problem:
+        if problem := state.last_reply.output_problem:
             return self._end_with("failed", reason=unfit_reason(problem))
-        reason = CUT_OFF.get(self._state.last_reply.stop)
+        reason = CUT_OFF.get(state.last_reply.stop)
         if self._closed_between_turns:
             reason = CLOSED_UNANSWERED
         return self._end_with("completed", reason=reason)
