@@ -1,4 +1,4 @@
-"""Writes, as JSON, what each recorded history is answered with: `python -m tests.replay.commands FILE`.
+"""What each recorded history is answered with: `python -m tests.replay.commands` writes it to tests/replay/expected/.
 
 A replay compares the order and the kinds of commands with the history's. This has all that is in them, too: inputs,
 summaries, headers, time-outs. Every process writes the same.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from everturn.storage.composed_converter import own_converter
 from everturn.storage.data_converter import data_converter
 from everturn.storage.unreadable import for_replayer
 from everturn.workflows.conversation import ConversationWorkflow
-from tests.replay import HISTORIES
+from tests.replay import EXPECTED, HISTORIES
 
 
 class _Listening(UnsandboxedWorkflowRunner):
@@ -59,11 +59,40 @@ async def answers(file: Path) -> list[dict[str, Any]]:
     return runner.answers
 
 
-async def main(written: Path, names: str = "*") -> None:
+def commands(answers: list[dict[str, Any]]) -> list[str]:
+    """A line for each command, with what its payloads say. Tasks that ask for nothing have none."""
+    return [
+        json.dumps({"task": task, **_decoded(command)}, ensure_ascii=False, sort_keys=True)
+        for task, answer in enumerate(answers, 1)
+        for command in answer["successful"].get("commands", [])
+    ]
+
+
+def _decoded(value: Any) -> Any:
+    """With the JSON of each payload in its place, and without where on this machine an error came up."""
+    match value:
+        case {"metadata": {"encoding": _}, "data": data}:
+            return json.loads(b64decode(data))
+        case dict():
+            return {name: _decoded(field) for name, field in value.items() if name != "stackTrace"}
+        case list():
+            return [_decoded(item) for item in value]
+    return value
+
+
+async def all_answers(names: str = "*") -> dict[str, list[dict[str, Any]]]:
+    """Of the recorded histories with such names."""
     interpreter_exit.runtime_is_used()
-    found = {file.stem: await answers(file) for file in sorted(HISTORIES.glob(f"{names}.json"))}
-    written.write_text(json.dumps(found, sort_keys=True))
+    return {file.stem: await answers(file) for file in sorted(HISTORIES.glob(f"{names}.json"))}
+
+
+async def write_expected() -> None:
+    EXPECTED.mkdir(exist_ok=True)
+    for old in EXPECTED.glob("*.jsonl"):
+        old.unlink()
+    for name, answered in (await all_answers()).items():
+        (EXPECTED / f"{name}.jsonl").write_text("\n".join([*commands(answered), ""]))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(write_expected())

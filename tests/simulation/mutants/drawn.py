@@ -70,12 +70,15 @@ def _places() -> Iterator[tuple[Path, str, int]]:
 
 
 def _made(file: Path, operator: str, occurrence: int) -> Drawn | None:
-    """None for a change that means nothing, or nothing but to a type checker."""
+    """None for a change that means nothing, or nothing but to a type checker, or that its operator can't make."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
     before = file.read_text()
-    after = mutate_code(before, get_operator(operator)(), occurrence)
+    try:
+        after = mutate_code(before, get_operator(operator)(), occurrence)
+    except AttributeError:  # cosmic-ray's ExceptionReplacer knows no `module.Error` among several errors
+        return None
     if after is None or _meaning(after) in (None, _meaning(before)):
         return None
     lines = zip(before.splitlines(), after.splitlines(), strict=False)

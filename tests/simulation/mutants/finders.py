@@ -33,7 +33,11 @@ _UNIT_TESTS = [
     "policy",
     "compaction",
 ]
-REPLAYS = ("tests/replay/test_histories.py", *(f"tests/unit/test_{name}.py" for name in _UNIT_TESTS))
+REPLAYS = (
+    "tests/replay/test_commands.py",
+    "tests/replay/test_histories.py",
+    *(f"tests/unit/test_{name}.py" for name in _UNIT_TESTS),
+)
 """Seconds, and no server."""
 
 _WORKFLOW_TESTS = """
