@@ -16,7 +16,7 @@ from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import QuestionToPerson
 from everturn.evaluations import workflow as evaluation_workflow
 from everturn.limits import Limits
-from everturn.payloads import Control, Start, ToolRequest
+from everturn.payloads import Caller, Control, Start, ToolRequest
 from everturn.plans import Expiry, RunActivity, RunPlan, RunTool
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Reply, ToolCall
@@ -38,6 +38,7 @@ from everturn.workflows import (
     approvals,
     call_ledger,
     continue_as_new,
+    conversation,
     history_space,
     message_dispatch,
     nexus_operations,
@@ -349,3 +350,18 @@ async def test_a_result_that_nobody_cuts_waits_until_another_one_is_there(monkey
     space._promised = {"a": history_space.RUN_BYTES, "b": 1}
     assert await space.allot_whole(request=0, other_calls=0) == TEMPORAL_PAYLOAD_BYTES
     assert waited == [False, True]
+
+
+@pytest.mark.parametrize(("beside", "whole"), [(0, True), (1, False)])
+def test_an_outcome_has_what_no_model_saw_as_far_as_the_caller_has_room(beside: int, *, whole: bool) -> None:
+    """Beside the last reply's text and output, which go first."""
+    message = Message.user("x" * 2_000)
+    room = size_of("y" * 100) + size_of([1, 2]) + size_of((message,)) - beside
+    start = Start(agent="clerk", caller=Caller(conversation_id="a", call_id="b", room=room))
+    state = State(start, run_began=0.0)
+    state.last_reply.text, state.last_reply.output = "y" * 100, [1, 2]
+    state.inbox.messages.append(message)
+    ending: Any = SimpleNamespace(_state=state, _cut_short=lambda _: None, _show_state=lambda: None)
+    outcome = conversation.ConversationWorkflow._end_with(ending, "cancelled", reason="enough")
+    assert (outcome.text, outcome.output) == ("y" * 100, [1, 2])
+    assert (outcome.tail == (message,)) is whole

@@ -88,7 +88,8 @@ def _made(file: Path, operator: str, occurrence: int) -> Drawn | None:
 
 def _meaning(code: str) -> str | None:
     """The code without annotations, docstrings and comments, and without what only keeps programmers from a mistake:
-    how arguments have to be given, and that a record is frozen. None if it is no code."""
+    how arguments have to be given, and that a record is frozen. Of what there is one of only, such as None and an
+    enum's member, whatever is equal is the same. None if it is no code."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
@@ -115,6 +116,12 @@ class _Bare(ast.NodeTransformer):
         node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
         return self.generic_visit(node)
 
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        same: dict[type[ast.cmpop], ast.cmpop] = {ast.Is: ast.Eq(), ast.IsNot: ast.NotEq()}
+        pairs = zip(node.ops, node.comparators, strict=True)
+        node.ops = [same.get(type(sign), sign) if _is_single(value) else sign for sign, value in pairs]
+        return self.generic_visit(node)
+
     def visit_keyword(self, node: ast.keyword) -> ast.AST | None:
         return None if node.arg == "frozen" else self.generic_visit(node)
 
@@ -129,3 +136,9 @@ class _Bare(ast.NodeTransformer):
         """Of an alias such as `Schedule = Callable[...]`, nothing is left at run time but its name."""
         alias = isinstance(node.value, ast.Subscript) and isinstance(node.targets[0], ast.Name)
         return None if alias and node.targets[0].id[:1].isupper() else self.generic_visit(node)  # type: ignore[attr-defined]
+
+
+def _is_single(value: ast.expr) -> bool:
+    """Whether there is one of it only: None, or a member of an enum."""
+    is_member = isinstance(value, ast.Attribute) and value.attr.isupper()
+    return is_member or (isinstance(value, ast.Constant) and value.value is None)

@@ -34,7 +34,7 @@ _UNIT_TESTS = [
     "compaction",
 ]
 REPLAYS = (
-    "tests/replay/test_commands.py",
+    "tests/replay/test_expected.py",
     "tests/replay/test_histories.py",
     *(f"tests/unit/test_{name}.py" for name in _UNIT_TESTS),
 )
