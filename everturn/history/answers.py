@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.errors import NotFound
@@ -17,6 +18,7 @@ from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import Start
 from everturn.plans import RunPlan
 from everturn.records import Message, Usage, asks_for_correction, cost_with, is_said_by_person, results_in
+from everturn.temporal.temporal_errors import not_found
 from everturn.tracing import TraceContext
 
 
@@ -39,7 +41,7 @@ class _Under:
     """What is known of the answer that is under way."""
 
     begin: int | None = None
-    """The position of its first message in the transcript; None if it began in an earlier run."""
+    """The position of its first message in the transcript; None if it began in an earlier run that was not read."""
     since: datetime | None = None
     turns: int = 0
     unfit: bool = False
@@ -214,4 +216,23 @@ async def read_answer(client: Client, conversation_id: str, run_id: str, turn: i
     async for step in read_steps(client, conversation_id, run_id=run_id):
         if (end := reader.take_step(step)) and end.request.turn == turn:
             return await reader.read_answer(client, conversation_id, run_id, end)
+        if isinstance(step, steps.RunStarted):
+            await _take_earlier_runs(reader, client, conversation_id)
     raise NotFound(f"Run {run_id} of conversation {conversation_id!r} has no answer of turn {turn}.")
+
+
+async def _take_earlier_runs(reader: AnswerReader, client: Client, conversation_id: str) -> None:
+    """What the runs before the reader's know of the answer with which it begins. Those that are gone say nothing."""
+    if reader.under.begin is not None or not reader.previous_run_id:
+        return
+    earlier = AnswerReader()
+    try:
+        async for step in read_steps(client, conversation_id, run_id=reader.previous_run_id):
+            earlier.take_step(step)
+            if isinstance(step, steps.RunStarted):
+                await _take_earlier_runs(earlier, client, conversation_id)
+    except RPCError as error:
+        if not not_found(error):
+            raise
+    else:
+        reader.under, reader.is_over = earlier.under, earlier.is_over

@@ -36,6 +36,8 @@ from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
+from tests.support.histories import runs_of
+from tests.support.operators import delete
 from tests.support.ports import free_port
 from tests.support.prepared import killed_at_the_end
 from tests.support.waiting import eventually, reaches, waiting
@@ -193,6 +195,46 @@ async def test_an_answer_begins_after_one_that_never_fitted_the_output_type(clie
     answer = await read_answer(client.temporal, conversation.id, place.run_id, place.turn)
     assert (answer.input, answer.output, answer.calls) == ("How much is B?", 7, ())
     assert (answer.turns, answer.usage.output_tokens) == (2, 2), "with its own correction"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_an_answer_of_many_runs_is_judged_whole(
+    client: Client, scripted: Scripted, bounds: Bounds, *, gone: bool
+) -> None:
+    """The one before it was cancelled in another run, and is no part of it. Of runs that are gone, nobody can tell."""
+    bounds(events=20)
+
+    @tool
+    def look_up(word: str) -> str:
+        return f"{word}!"
+
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+    turns = [[say("", usage=usage), call("look_up", {"word": word})] for word in "abcdef"]
+    replies = [call("refund", {"cents": 500}, id="r1"), *turns, say("Done.", usage=usage)]
+    agent = agent_on(scripted(replies, order="arrival"), tools=[look_up, refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Pay me back", keep_open=timedelta(hours=1))
+        await waiting(conversation)
+        await conversation.cancel_turn()
+        await reaches(conversation, "idle")
+        await conversation.send("Look up six words")
+        assert await conversation.reply() == "Done."
+        await conversation.close()
+        await conversation.outcome()
+    runs = await runs_of(client, conversation)
+    assert len(runs) >= 3
+    if gone:
+        await delete(client, conversation, runs[-2])
+    answer = await read_answer(client.temporal, conversation.id, runs[-1], turn=8)
+    words = [asked.call.arguments.get("word") for asked in answer.calls if asked.call.name == "look_up"]
+    known = [asked for asked in answer.calls if asked.effect and asked.started_at and asked.finished_at]
+    assert words == [*"abcdef"]
+    if gone:
+        assert answer.turns == len(known) + 1 < 7
+    else:
+        assert (answer.input, answer.turns, answer.usage.output_tokens) == ("Look up six words", 7, 7)
+        assert len(known) == len(answer.calls)
+        assert answer.started_at < min(asked.started_at for asked in known if asked.started_at)
 
 
 async def test_each_answer_of_an_open_conversation_is_judged_once_and_the_conversation_has_no_trace_of_it(
