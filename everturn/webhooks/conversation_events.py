@@ -32,9 +32,6 @@ from everturn.workflows.timeouts import BEGIN_WEBHOOK_WITHIN
 MOST_AGENTS: Final = 16
 """In a path; of a longer one, the last."""
 
-EACH_ANSWER: Final = "webhook: each answer"
-"""The patch of conversations that tell of an answer although the next message is here already."""
-
 MOST_CALLS: Final = 25
 """In a message that would be too large with all of them."""
 
@@ -51,8 +48,6 @@ class Webhooks:
         """That of the last answer that was announced."""
         self._is_owed = state.answering
         """The answer of that turn began in the run before, and has not ended."""
-        self.announced_each = False
-        """Something was sent that an older version would not have sent."""
         self._failed_turn: WebhookFacts | None = None
         """What a turn that failed said of the webhook, before any reply could."""
         self._count = 0
@@ -101,7 +96,7 @@ class Webhooks:
             self._stall = state.stall
             if state.stall:
                 self._send_event("stalled", cause=state.stall.cause, cure=state.stall.cure)
-        if state.is_idle and (state.turn != self._answered_turn or (self._is_owed and self._announces_each)):
+        if state.is_idle and (state.turn != self._answered_turn or self._is_owed):
             self._send_answer()
 
     def owe_answer(self) -> None:
@@ -115,20 +110,13 @@ class Webhooks:
         is_over = state.last_reply.final or (state.cancelled and not state.abandoned)
         is_due = state.inbox.everything and is_over and self._own_loop.is_running
         is_new = self._is_owed or state.turn != self._answered_turn
-        if is_due and self._targets and is_new and self._announces_each:
+        if is_due and self._targets and is_new:
             self._send_answer()
 
     def _send_answer(self) -> None:
         self._answered_turn = self._state.turn
         self._is_owed = False
         self._send_event("done", outcome=self._answer_of(self._state))
-
-    @property
-    def _announces_each(self) -> bool:
-        """Whether its history is of a version that tells of every answer. Only asked if it makes a difference: the
-        first time is an event."""
-        self.announced_each = self.announced_each or workflow.patched(EACH_ANSWER)
-        return self.announced_each
 
     def _answer_of(self, state: State) -> dict[str, Any]:
         reply = state.last_reply

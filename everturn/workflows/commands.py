@@ -23,17 +23,11 @@ from everturn.sizes import size_of
 from everturn.state import State
 from everturn.text.iso_times import iso_time
 from everturn.truncation import shortened_reason
-from everturn.user_parts import kinds_problem
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.history_space import too_full_for
 from everturn.workflows.message_dispatch import CommandType, Handlers, Later
 from everturn.workflows.stalls_and_pauses import StallsAndPauses
 from everturn.workflows.tracing import Tracing
-
-USERS_KINDS_ONLY = "users' kinds of parts only"
-"""The patch marker of runs that refuse a message by signal with parts that no user may send."""
-NO_EDIT_BEYOND_RULES = "no edit beyond rules that deny"
-"""That of runs that refuse an approval by signal with arguments for which a rule denies the call."""
 
 
 class Commands:
@@ -106,8 +100,6 @@ class Commands:
         by_signal = workflow.current_update_info() is None
         if not by_signal and self.state.inbox.taken_ids.has_other(message.message_id, message.as_message()):
             problem = problem or _other_message_problem(message)
-        if by_signal and kinds_problem(message.parts) and not workflow.patched(USERS_KINDS_ONLY):
-            problem = None  # an older version of the code has taken it
         return problem or too_full_for(size) or None
 
     def _receive_while_closing(self, message: MessageIn, _: Later) -> bool:
@@ -141,12 +133,9 @@ class Commands:
             refused_edits=self.approvals.refused_edits,
         )
         denied = denied_edit_problem(decision, addressed, state.rules, agent=state.agent)
-        if problem is None and denied:
-            by_signal = workflow.current_update_info() is None
-            if not by_signal or workflow.patched(NO_EDIT_BEYOND_RULES):
-                problem = denied  # an older version of the code has taken the signal
         return (
             problem
+            or denied
             or _too_full_for(decision)
             or self.approvals.not_waiting_problem(decision.call_id, verdict_of(decision))
         )

@@ -414,8 +414,7 @@ class ConversationWorkflow:
         self._cut_short("the conversation was closed")
         await continue_as_new.fit_unseen(self._state, self._results)
         now = workflow.time()  # a local activity, as begins a webhook, would move it on beyond what the history says
-        if self._webhooks.announced_each:
-            await self._webhooks.all_begun()
+        await self._webhooks.all_begun()
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._state.take_up_again(now)

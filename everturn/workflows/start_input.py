@@ -18,9 +18,6 @@ from everturn.user_parts import kinds_problem
 from everturn.validation.explaining import explain
 from everturn.workflows import message_dispatch
 
-USERS_KINDS_ONLY = "users' kinds of parts only at the start"
-"""The patch marker of runs that refuse a first message with parts that no user may send."""
-
 
 @dataclass(frozen=True)
 class StartInput:
@@ -90,6 +87,6 @@ def _try_to_read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
     if not start.message and start.keep_open is None and not start.carry:
         return None, "message: it is required, unless the conversation is kept open"
     # A fork or a revival has checked it: there, the message may be one of the transcript's.
-    if not start.carry and (problem := kinds_problem(start.message)) and workflow.patched(USERS_KINDS_ONLY):
+    if not start.carry and (problem := kinds_problem(start.message)):
         return None, f"message: {problem.removesuffix('.')}"
     return start, ""
