@@ -43,6 +43,7 @@ from everturn.lost_workers.poison_calls import LostTries
 from everturn.settings import Settings
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code
+from everturn.worker.known_messages import KnownMessages
 from tests.simulation.agents.ledger import set_worker
 from tests.simulation.machines.machines import Machine, SimulatedJournal
 from tests.simulation.temporal import workflow_tasks
@@ -106,6 +107,7 @@ class SimulatedWorker:
         contexts = Contexts()
         contexts.deps = name
         self.prefixes = PrefixCache(prefix_bytes)
+        self._known_messages = KnownMessages(self.prefixes)
         times = ToolTimes()
         self._machine = machine
         self._journal = machine.journal() if machine else Journal(Path("nowhere"), scope={})
@@ -163,6 +165,7 @@ class SimulatedWorker:
 
     def start(self) -> None:
         self.server.note(f"{self.name} begins")
+        self._known_messages.begin()
         self.server.workers.append(self)
         if any(agent.mcp_servers for agent in self._agents):
             self._spawn(self._toolsets.__aenter__())
@@ -319,7 +322,8 @@ class SimulatedWorker:
 
     def _cached(self, run: Run) -> CachedRun:
         if run.id not in self.runs:
-            self.runs[run.id] = CachedRun(run.id, sealed=self._sealed)
+            interceptors = [self._known_messages.interceptor]
+            self.runs[run.id] = CachedRun(run.id, sealed=self._sealed, interceptors=interceptors)
             while len(self.runs) > max(1, self.cached):
                 self.runs.pop(next(iter(self.runs))).evict()
             self.server.count("replays from the beginning")

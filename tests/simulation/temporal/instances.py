@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.bridge.worker import decode_activation, encode_completion
 from temporalio.common import Priority
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstanceDetails
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInboundInterceptor, WorkflowInstanceDetails
 
 from everturn import names
 from everturn.batching.collector import BatchCollectorWorkflow
@@ -33,8 +33,10 @@ _DEFINITIONS = {
 }
 
 
-def create(event: HistoryEvent, run_id: str, task_started: Timestamp) -> Any:
-    """A workflow of this run, which has not begun. `event`: its first one."""
+def create(
+    event: HistoryEvent, run_id: str, task_started: Timestamp, interceptors: Sequence[type[WorkflowInboundInterceptor]]
+) -> Any:
+    """A workflow of this run, which has not begun. `event`: its first one. `interceptors`: the worker's own."""
     given = attributes(event)
     # A run that a reset made draws as the one before it did, up to where it was reset.
     seed = UUID(given.original_execution_run_id or run_id).int & (2**63 - 1)
@@ -69,7 +71,7 @@ def create(event: HistoryEvent, run_id: str, task_started: Timestamp) -> Any:
     details = WorkflowInstanceDetails(
         payload_converter_factory=data_converter._new_payload_converter,
         failure_converter_class=data_converter.failure_converter_class,
-        interceptor_classes=[EagerDispatch],
+        interceptor_classes=[EagerDispatch, *interceptors],
         defn=_DEFINITIONS[given.workflow_type.name],
         info=info,
         randomness_seed=seed,

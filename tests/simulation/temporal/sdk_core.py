@@ -17,6 +17,7 @@ from temporalio.api.failure.v1 import ChildWorkflowExecutionFailureInfo, Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.bridge.proto.child_workflow import StartChildWorkflowExecutionFailedCause as StartFailed
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.worker import WorkflowInboundInterceptor
 
 from tests.simulation.temporal.history import attributes, kind, now
 from tests.simulation.temporal.instances import activated, create, unsealed
@@ -41,9 +42,12 @@ RUNS_ALREADY = StartFailed.START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_
 class CachedRun(Commands):
     """One run of a workflow, as a worker has it in memory."""
 
-    def __init__(self, run_id: str, *, sealed: bool = False) -> None:
+    def __init__(
+        self, run_id: str, *, sealed: bool = False, interceptors: Sequence[type[WorkflowInboundInterceptor]] = ()
+    ) -> None:
         super().__init__()
         self._sealed = sealed
+        self._interceptors = interceptors
         self.run_id = run_id
         self.instance: Any = None
         self.done = 0
@@ -157,7 +161,7 @@ class CachedRun(Commands):
                 init = job.initialize_workflow
                 init.workflow_type, init.workflow_id = given.workflow_type.name, given.workflow_id
                 init.arguments.extend(given.input.payloads)
-                self.instance = create(event, self.run_id, self._time)
+                self.instance = create(event, self.run_id, self._time, self._interceptors)
             case "workflow_execution_signaled":
                 job.signal_workflow.signal_name = given.signal_name
                 job.signal_workflow.input.extend(given.input.payloads)
