@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from everturn.carryover import CarryOver, OpenReply
@@ -70,6 +71,12 @@ class Scheduled:
     async def finish(self, value: Any) -> None:
         """It returns this value, as the history has it."""
         self._end.set_result(RawValue(data_converter.payload_converter.to_payload(value)))
+        await settle()
+
+    async def finish_unreadably(self) -> None:
+        """It returns what only another worker could read."""
+        payload = Payload(metadata={"encoding": b"of somebody else"}, data=b"?")
+        self._end.set_result(RawValue(payload))
         await settle()
 
     async def fail(self, error: BaseException) -> None:
