@@ -120,7 +120,7 @@ class PlayedRun:
         self.timers: list[Timer] = []
         self.signals: list[tuple[str, str, Any]] = []
         """To other workflows: the workflow's id, the signal's name and its input."""
-        self._info = SimpleNamespace(
+        self.info = SimpleNamespace(
             workflow_id="talk",
             run_id="run",
             original_execution_run_id="run",
@@ -130,7 +130,7 @@ class PlayedRun:
             get_current_history_size=lambda: self.size,
         )
         plays: dict[str, Any] = {
-            "info": lambda: self._info,
+            "info": lambda: self.info,
             "time": lambda: self.time,
             "now": lambda: datetime.fromtimestamp(self.time, UTC),
             "patched": self._patched,

@@ -251,7 +251,7 @@ async def test_a_rule_that_came_before_the_call_was_let_out_may_deny_it_only_if_
 async def test_all_calls_of_a_closed_conversation_are_denied_also_those_that_would_wait_later(
     reply: PlayedReply,
 ) -> None:
-    await reply.begin(PAY, LOOK, plan=[asks(policy=True), RunTool(call_id="b")])
+    await reply.begin(PAY, LOOK, plan=[asks(policy=True), RunTool(call_id="b", policy=True)])
     await reply.send(names.CLOSE, by="ann")
     denied = "This call was denied by ann and did not run. Reason: The conversation was closed."
     assert reply.ledger.results["a"].text == denied
