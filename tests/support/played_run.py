@@ -54,6 +54,8 @@ class Scheduled:
         self.summary: str | None = options.get("summary")
         self.local = local
         self.signals: list[tuple[str, Any]] = []
+        self.signal_error: Exception | None = None
+        """What a signal to it fails with."""
         self._end: asyncio.Future[RawValue | None] = asyncio.get_running_loop().create_future()
         self.task = _Handle(self._wait(), self)
 
@@ -93,6 +95,8 @@ class _Handle(asyncio.Task[RawValue | None]):
 
     async def signal(self, name: str, sent: Any) -> None:
         """To a child."""
+        if self._scheduled.signal_error:
+            raise self._scheduled.signal_error
         self._scheduled.signals.append((name, sent))
 
 

@@ -176,6 +176,12 @@ async def test_rules_that_change_decide_on_calls_that_wait(then: Any, reply: Pla
     assert bool(reply.run.activities) is (then == "approve")
 
 
+async def test_a_new_rule_denies_also_what_runs_outside_by_now(reply: PlayedReply) -> None:
+    await reply.begin(PAY, plan=[outside("a")])
+    await reply.send(names.SET_POLICY, rules=[{"tool": "pay", "then": "deny"}], by="ann")
+    assert (await reply.result()).text.startswith("This call was denied by the policy of ann. Its client had it")
+
+
 async def test_a_call_for_which_only_a_rule_asked_runs_once_there_is_no_rule(reply: PlayedReply) -> None:
     reply.state.policy = (Rule(tool="pay", then="ask"),)
     await reply.begin(PAY, LOOK, plan=[RunTool(call_id="a", policy=True), asks("b")])
