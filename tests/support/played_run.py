@@ -49,6 +49,9 @@ class Scheduled:
 
     def __init__(self, name: str, sent: Any, options: dict[str, Any], *, local: bool = False) -> None:
         self.name = name
+        self.waits_if_cancelled = False
+        """Its end is waited for then, though somebody was told to cancel it."""
+        self.asked_to_cancel = False
         self.input = sent
         self.options = options
         self.summary: str | None = options.get("summary")
@@ -60,7 +63,13 @@ class Scheduled:
         self.task = _Handle(self._wait(), self)
 
     async def _wait(self) -> RawValue | None:
-        return await self._end
+        try:
+            return await asyncio.shield(self._end)
+        except asyncio.CancelledError:
+            self.asked_to_cancel = True
+            if not self.waits_if_cancelled:
+                raise
+            return await self._end
 
     @property
     def over(self) -> bool:

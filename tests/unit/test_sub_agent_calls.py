@@ -198,7 +198,7 @@ async def test_a_sub_agent_that_began_as_its_turn_was_cancelled_is_cancelled(
     assert child.cancelled
 
 
-async def test_a_sub_agent_that_could_not_begin_after_its_turn_was_cancelled_is_no_error(
+async def test_a_sub_agent_that_can_not_begin_after_its_turn_was_cancelled_is_no_error(
     reply: PlayedReply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -210,9 +210,6 @@ async def test_a_sub_agent_that_could_not_begin_after_its_turn_was_cancelled_is_
     await reply.begin(ASK, plan=[RunAgent(call_id="a", agent="helper")])
     reply.run.length += 1
     await reply.send(names.CANCEL_TURN)
-    problems: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     began.set_exception(WorkflowAlreadyStartedError("talk.a", names.CONVERSATION))
     await settle()
-    asyncio.get_running_loop().set_exception_handler(None)
-    assert problems == []
+    assert reply.agents.running == {}
