@@ -31,6 +31,23 @@ def outside(call_id: str = "b", **changes: Any) -> AwaitAnswer:
     return AwaitAnswer(call_id=call_id, why="it runs outside", **changes)
 
 
+def open_reply(*waits: QuestionToPerson, results: tuple[ToolResult, ...] = (), refused_edits: int = 0) -> OpenReply:
+    return OpenReply.model_construct(
+        calls=(PAY, LOOK),
+        plan=(asks(expiry=Expiry(after=50.0)), asks("b"))[: len(waits)],
+        waits=waits,
+        results=results,
+        refused_edits=refused_edits,
+    )
+
+
+def carried(*waits: QuestionToPerson, **facts: Any) -> CarryOver:
+    return CarryOver(owed=True, open=open_reply(*waits, **facts))
+
+
+WAITS = QuestionToPerson(call_id="a", reason="needs_approval", why="it asks", since=980.0)
+
+
 def problem(reply: PlayedReply, verdict: str, **payload: Any) -> str:
     """Why an update with that decision is refused; empty if it is taken."""
     if verdict == names.ANSWER:
@@ -296,16 +313,17 @@ async def test_a_tool_that_was_approved_before_its_turn_was_cancelled_does_not_r
     assert (reply.ledger.results, reply.run.activities) == ({}, [])
 
 
-async def test_as_many_decisions_are_remembered_as_a_reply_may_have_calls(reply: PlayedReply) -> None:
-    ids = [f"c{number}" for number in range(MOST_DECISIONS_KEPT + 1)]
-    await reply.begin(*(ToolCall(call_id=each, name="t") for each in ids), plan=[outside(each) for each in ids])
-    reply.approvals.decide("c0", AppliedDecision(Decision(verdict="deny")))
-    reply.approvals.decide("c1", AppliedDecision(Decision(verdict="deny")))
-    for each in ids[2:-1]:
-        reply.approvals.decide(each, AppliedDecision(Decision(verdict="deny")))
+@pytest.mark.parametrize(("more", "known"), [(0, True), (1, False)])
+async def test_as_many_decisions_are_remembered_as_a_reply_may_have_calls(
+    more: int, *, known: bool, played_run: PlayedRun
+) -> None:
+    decision = Decision(verdict="deny")
+    ids = [f"c{number}" for number in range(MOST_DECISIONS_KEPT - 1 + more)]
+    results = tuple(ToolResult.model_construct(call_id=each, decision=decision) for each in ids)
+    reply = PlayedReply(played_run, carry=carried(WAITS, results=results))
     assert "already decided" in problem(reply, names.DENY, call_id="c0")
-    reply.approvals.decide(ids[-1], AppliedDecision(Decision(verdict="deny")))
-    assert "already decided" not in problem(reply, names.DENY, call_id="c0")
+    await reply.send(names.DENY, call_id="a")
+    assert ("already decided" in problem(reply, names.DENY, call_id="c0")) is known
     assert "already decided" in problem(reply, names.DENY, call_id="c1")
 
 
@@ -404,20 +422,6 @@ async def test_a_clock_stops_once_somebody_decides(reply: PlayedReply) -> None:
 
 
 # ---------------------------------------------------------------- from run to run
-
-
-def carried(*waits: QuestionToPerson, results: tuple[ToolResult, ...] = (), refused_edits: int = 0) -> CarryOver:
-    open_reply = OpenReply(
-        calls=(PAY, LOOK),
-        plan=(asks(expiry=Expiry(after=50.0)), asks("b"))[: len(waits)],
-        waits=waits,
-        results=results,
-        refused_edits=refused_edits,
-    )
-    return CarryOver(owed=True, open=open_reply)
-
-
-WAITS = QuestionToPerson(call_id="a", reason="needs_approval", why="it asks", since=980.0)
 
 
 async def test_a_decision_that_comes_before_the_next_run_takes_up_its_calls_counts(played_run: PlayedRun) -> None:
