@@ -133,6 +133,8 @@ class PlayedRun:
         self.timers: list[Timer] = []
         self.signals: list[tuple[str, str, Any]] = []
         """To other workflows: the workflow's id, the signal's name and its input."""
+        self.signal_error: Exception | None = None
+        """What a signal to another workflow fails with."""
         self.info = SimpleNamespace(
             workflow_id="talk",
             run_id="run",
@@ -227,6 +229,8 @@ class PlayedRun:
 
     def _other_workflow(self, workflow_id: str) -> Any:
         async def signal(name: str, sent: Any) -> None:
+            if self.signal_error:
+                raise self.signal_error
             self.signals.append((workflow_id, name, sent))
 
         return SimpleNamespace(signal=signal)

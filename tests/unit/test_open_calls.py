@@ -164,6 +164,22 @@ async def test_the_result_of_a_sub_agent_that_nobody_approved_is_its_outcome(rep
     assert (reply.ledger.recorded, reply.ledger.from_outputs) == ({"a"}, set())
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        RunAgent(call_id="a", agent="payer", approval="it asks"),
+        UseResult(call_id="a", result=result(), approval="it asks"),
+        RunHandoff(call_id="a", successor=Successor(agent="payer"), approval="it asks"),
+    ],
+    ids=lambda plan: plan.kind,
+)
+async def test_arguments_that_a_person_leaves_as_shown_need_no_check(plan: PlannedCall, reply: PlayedReply) -> None:
+    await reply.begin(PAY, plan=[plan])
+    await reply.send(names.APPROVE, call_id="a", arguments={"cents": 5})
+    assert reply.run.activities == []
+    assert reply.state.pending == {}
+
+
 async def test_a_hook_may_give_the_result_for_a_persons_arguments(reply: PlayedReply) -> None:
     await reply.begin(PAY, plan=[RunAgent(call_id="a", agent="payer", approval="it asks")])
     await reply.send(names.APPROVE, call_id="a", arguments={"message": "Pay 4."})
@@ -258,6 +274,15 @@ async def test_a_call_that_runs_outside_waits_for_its_approval_and_then_for_its_
     assert answered.text == "paid outside"
     assert answered.decision
     assert (answered.decision.verdict, answered.decision.by) == ("approve", "ann")
+
+
+async def test_whoever_has_begun_a_call_may_answer_it_though_a_rule_asks_for_its_approval_since(
+    reply: PlayedReply,
+) -> None:
+    await reply.begin(PAY, plan=[AwaitAnswer(call_id="a")])
+    await reply.send(names.SET_POLICY, rules=[{"tool": "pay", "then": "ask"}])
+    await reply.send(names.ANSWER, call_id="a", content="paid outside")
+    assert (await reply.result()).text == "paid outside"
 
 
 async def test_an_edit_of_a_call_that_runs_outside_is_checked_before_it_is_let_out(reply: PlayedReply) -> None:
@@ -357,12 +382,13 @@ async def test_a_tool_that_asks_does_not_run_again_once_its_conversation_is_clos
     assert reply.run.open_activities == []
 
 
-async def test_a_result_of_another_call_is_none(reply: PlayedReply) -> None:
+@pytest.mark.parametrize("other", ["x" * 200, "A"])
+async def test_a_result_of_another_call_is_none(other: str, reply: PlayedReply) -> None:
     await reply.begin(PAY, plan=[RunTool(call_id="a")])
-    await (await reply.run.scheduled("pay")).finish(result("x" * 200))
+    await (await reply.run.scheduled("pay")).finish(result(other))
     asked = reply.state.pending["a"].asked
     assert asked.reason == "outcome_unknown"
-    assert asked.why.endswith(f"The result of pay belongs to another call, '{'x' * 149}")
+    assert asked.why.endswith(f"The result of pay belongs to another call, {other!r:.150}")
     assert reply.ledger.running == set()
 
 
@@ -512,7 +538,7 @@ async def test_such_a_rule_counts_only_if_whoever_made_it_may_decide(refusal: st
     assert (check.input.decision.by, check.input.decision.verdict, check.input.call) == ("eve", "deny", PAY)
     assert check.summary == "may eve decide?"
     await check.finish(refusal)
-    assert bool(played_run.open_activities) is bool(refusal)
+    assert [activity.name for activity in played_run.open_activities] == (["pay"] if refusal else []), "asked once"
 
 
 async def test_a_call_that_a_person_let_run_again_is_denied_by_no_new_rule(played_run: PlayedRun) -> None:
@@ -576,6 +602,22 @@ async def test_a_minimal_summary_does_not_say_who_decides(played_run: PlayedRun)
     await reply.begin(PAY, plan=[RunTool(call_id="a", approval="it asks", policy=True)])
     await reply.send(names.APPROVE, call_id="a", by="ann")
     assert (await played_run.scheduled(names.CHECK_DECISION)).summary == "may they decide?"
+
+
+@pytest.mark.parametrize(("length", "whole"), [(40, True), (41, False)])
+async def test_names_of_some_length_are_whole_in_summaries(length: int, *, whole: bool, reply: PlayedReply) -> None:
+    name = "n" * length
+    call = PAY.model_copy(update={"name": name})
+    plan = RunActivity(call_id="a", activity="Pay", approval="it asks", policy=True, hooks_after=5.0)
+    await reply.begin(call, plan=[plan])
+    await reply.send(names.APPROVE, call_id="a", by=name, arguments={"cents": 4})
+    check = await reply.run.scheduled(names.CHECK_DECISION)
+    await check.finish("")
+    edit = await reply.run.scheduled(names.CHECK_CALL)
+    await edit.finish(CheckedCall(run_id="run"))
+    await (await reply.run.scheduled("Pay")).finish("paid")
+    hooks = await reply.run.scheduled(names.CHECK_RESULT)
+    assert [name in (each.summary or "") for each in (check, edit, hooks)] == [whole] * 3
 
 
 # ---------------------------------------------------------------- results that hooks see
