@@ -265,7 +265,7 @@ async def test_a_reviewer_decides_in_peoples_place(verdict: Any, *, ran: bool, r
 
 async def test_a_rule_that_came_before_the_call_was_let_out_may_deny_it_only_if_it_is_new(reply: PlayedReply) -> None:
     """What denied nothing when a person let the call out denies nothing now."""
-    reply.state.policy = (Rule(tool="pay", then="deny", where={"cents": {"above": 10}}),)  # type: ignore[dict-item]
+    reply.state.policy = (Rule(tool="pay", then="deny", where={"cents": {"above": 10}}),)
     await reply.begin(PAY, plan=[outside("a", approval="it asks")])
     await reply.send(names.APPROVE, call_id="a")
     assert reply.state.pending["a"].needs == "answer"
@@ -468,6 +468,6 @@ def test_what_a_person_says_to_a_tools_question(verdict: Any, *, is_error: bool,
     content = (Text(text="one"), Document(data="AA==", media_type="application/pdf"), Text(text="two"))
     applied = AppliedDecision(Decision(verdict=verdict, by="b" * 9_000), content, is_error)
     for left in ({"step": 1}, None):
-        answer = applied.as_answer_to(QuestionToPerson(call_id="a", left=left))  # type: ignore[arg-type]
+        answer = applied.as_answer_to(QuestionToPerson(call_id="a", left=left))
         assert (answer.action, answer.text, answer.left) == (action, text, left or {})
         assert len(answer.by) < 9_000
