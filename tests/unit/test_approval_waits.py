@@ -439,6 +439,16 @@ async def test_a_call_has_waited_since_the_run_before(played_run: PlayedRun) -> 
     assert await played_run.fire(f"{names.EXPIRY}a") == 30.0
 
 
+async def test_a_call_that_expired_between_two_runs_expires_at_once(played_run: PlayedRun) -> None:
+    """Temporal takes no timer of 0 s."""
+    late = WAITS.model_copy(update={"since": 900.0})
+    reply = PlayedReply(played_run, carry=carried(late, results=(ToolResult(call_id="b", name="look"),)))
+    await reply.go_on(plan=[asks(expiry=Expiry(after=50.0))])
+    assert reply.approvals.decision_is_due
+    assert not reply.open_calls.only_wait
+    assert await played_run.fire(f"{names.EXPIRY}a") == 0.001
+
+
 async def test_what_the_run_before_counted_and_decided_is_known(played_run: PlayedRun) -> None:
     decided = ToolResult(call_id="b", name="look", decision=Decision(verdict="deny", by="eve", at="then"))
     reply = PlayedReply(played_run, carry=carried(WAITS, results=(decided,), refused_edits=2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +14,11 @@ from temporalio.exceptions import TimeoutError as TimedOut
 
 from everturn import names
 from everturn.limits import Limits
-from everturn.plans import CheckedCall, RetryPlan, RunActivity
+from everturn.plans import ActivityCall, CheckedCall, RetryPlan, RunActivity
 from everturn.policy import Rule
 from everturn.records import ToolCall, ToolResult
 from everturn.sizes import LEAST_RESULT_BYTES, MAX_RESULT_CHARS, RUN_BYTES, TEMPORAL_PAYLOAD_BYTES
+from everturn.workflows import user_activity_calls
 from tests.support.activity_errors import activity_error
 from tests.support.played_run import PlayedReply, PlayedRun
 
@@ -45,6 +48,28 @@ async def test_an_activity_is_scheduled_as_its_worker_knows_it(reply: PlayedRepl
     paid = await reply.result()
     assert (paid.text, paid.is_error, paid.decision) == ('{"paid":5}', False, None)
     assert (reply.ledger.from_outputs, reply.ledger.recorded) == ({"a"}, set())
+
+
+@pytest.mark.parametrize("queue", [None, "theirs"])
+@pytest.mark.parametrize("retry", [None, RetryPlan()])
+async def test_an_activity_is_told_which_call_it_serves(
+    queue: str | None, retry: RetryPlan | None, reply: PlayedReply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[ActivityCall] = []
+
+    @contextmanager
+    def serving(served: ActivityCall) -> Iterator[None]:
+        told.append(served)
+        yield
+
+    monkeypatch.setattr(user_activity_calls, "serving", serving)
+    await reply.begin(PAY, plan=[plan(task_queue=queue, retry=retry)])
+    facts: dict[str, Any] = {"turn": 1, "call_id": "a", "tool": "pay", "own_queue": queue is None}
+    facts["again"] = retry is None
+    assert told == [ActivityCall(**facts)]
+    await (await reply.run.scheduled("Pay")).fail(timed_out(TimeoutType.SCHEDULE_TO_START))
+    if queue:
+        assert told[1:] == [ActivityCall(**facts, awaited=True)]
 
 
 async def test_a_minimal_summary_of_an_activity_of_the_tools_own_name_is_none(played_run: PlayedRun) -> None:
@@ -168,12 +193,13 @@ async def test_an_activity_whose_worker_was_lost_is_scheduled_again(
         assert reply.run.open_activities == []
 
 
-async def test_a_failure_is_for_the_model(reply: PlayedReply) -> None:
+@pytest.mark.parametrize("kind", ["Broke", "Zapped"])
+async def test_a_failure_is_for_the_model(kind: str, reply: PlayedReply) -> None:
     await reply.begin(PAY, plan=[plan(max_chars=1_000)])
-    await (await reply.run.scheduled("Pay")).fail(failed("Broke", "x" * 5_000))
+    await (await reply.run.scheduled("Pay")).fail(failed(kind, "x" * 5_000))
     told = await reply.result()
     assert told.is_error
-    assert told.text.startswith("Broke: xxx")
+    assert told.text.startswith(f"{kind}: xxx")
     assert len(told.text) < 1_200
     assert (reply.ledger.running, reply.ledger.from_outputs) == (set(), {"a"})
 
