@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.exceptions import ApplicationError, TimeoutType
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import CancelledError as Cancelled
 from temporalio.exceptions import TimeoutError as TimedOut
 
@@ -145,10 +145,13 @@ async def test_a_check_that_can_not_be_read_lets_nothing_run(reply: PlayedReply)
     )
 
 
-async def test_what_is_closed_or_denied_while_a_call_is_checked_does_not_run(reply: PlayedReply) -> None:
+@pytest.mark.parametrize("given", [None, ToolResult(call_id="a", name="pay")])
+async def test_what_is_denied_while_a_call_is_checked_has_no_other_result(
+    given: ToolResult | None, reply: PlayedReply
+) -> None:
     await reply.begin(PAY, plan=[plan(effect="once")])
     reply.state.policy = (Rule(tool="pay", then="deny", by="eve"),)
-    await (await reply.run.scheduled(names.CHECK_CALL)).finish(CheckedCall(run_id="run"))
+    await (await reply.run.scheduled(names.CHECK_CALL)).finish(CheckedCall(result=given, run_id="run"))
     assert (await reply.result()).text == "This call was denied by the policy of eve and did not run."
 
 
@@ -264,7 +267,15 @@ async def test_an_activity_that_ends_as_cancelled_since_its_conversation_was_clo
     activity = await reply.run.scheduled("Pay")
     reply.commands.handlers.take_signal(names.CLOSE, ({},))
     await activity.fail(activity_error(Cancelled("as asked")))
-    assert "the conversation was closed" in (await reply.result()).text
+    told = (await reply.result()).text
+    assert told.startswith("This call was cut short: the conversation was closed. It was running")
+
+
+async def test_an_activity_that_somebody_cancelled_ends_the_turn(reply: PlayedReply) -> None:
+    await reply.begin(PAY, plan=[plan()])
+    await (await reply.run.scheduled("Pay")).fail(activity_error(Cancelled("by hand")))
+    with pytest.raises(ActivityError):
+        await reply.results()
 
 
 async def test_an_output_that_can_not_be_read_is_for_a_person(reply: PlayedReply) -> None:
