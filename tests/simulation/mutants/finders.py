@@ -32,6 +32,7 @@ _UNIT_TESTS = [
     "plain_steps",
     "policy",
     "compaction",
+    "state",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
