@@ -33,6 +33,7 @@ _UNIT_TESTS = [
     "policy",
     "compaction",
     "state",
+    "conversation_runs",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
