@@ -15,7 +15,6 @@ from everturn.payloads import Caller
 from everturn.plans import AwaitAnswer, RunTool, UseResult
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_OUTCOME_BYTES, size_of
-from everturn.workflows import continue_as_new
 from everturn.workflows.conversation import CLOSED_UNANSWERED
 from tests.support.bounds import Bounds
 from tests.support.one_run import OneRun, Refused, signalled, workflow_cancelled
@@ -504,8 +503,8 @@ def test_messages_that_could_not_be_brought_along_do_not_end_it(how: str) -> Non
     assert run.task(ended).state == "idle"
 
 
-def test_a_run_is_due_by_its_updates_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continue_as_new, "MAX_UPDATES", 2)
+def test_a_run_is_due_by_its_updates_too(bounds: Bounds) -> None:
+    bounds(updates=2)
     run = OneRun(keep_open=60.0).begin()
     run.update(names.MESSAGE, text="one")
     run.update(names.MESSAGE, text="two")
