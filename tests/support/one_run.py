@@ -3,7 +3,9 @@ after the other, and says what it asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
@@ -70,6 +72,8 @@ class OneRun:
         """The activities that have no result, by their numbers."""
         self.timers: dict[int, float] = {}
         """Seconds, by their numbers."""
+        self.logged: list[str] = []
+        """The worker's log has these lines of it."""
         self._updates = 0
         self._answers: dict[str, Any] = {}
         event = HistoryEvent(event_id=1, event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED)
@@ -103,18 +107,17 @@ class OneRun:
                 del self.open[job.resolve_activity.seq]
         self.now += timedelta(seconds=1)
         self.history_length += 5
-        completion = activated(
-            self._instance,
-            WorkflowActivation(
-                run_id=self.run_id,
-                timestamp=_timestamp(self.now),
-                is_replaying=replaying,
-                history_length=self.history_length,
-                history_size_bytes=self.history_bytes,
-                continue_as_new_suggested=self.suggested,
-                jobs=jobs,
-            ),
+        activation = WorkflowActivation(
+            run_id=self.run_id,
+            timestamp=_timestamp(self.now),
+            is_replaying=replaying,
+            history_length=self.history_length,
+            history_size_bytes=self.history_bytes,
+            continue_as_new_suggested=self.suggested,
+            jobs=jobs,
         )
+        with _listening(self.logged):
+            completion = activated(self._instance, activation)
         if completion.HasField("failed"):
             raise TaskFailed(completion.failed.failure.message)
         self.last = []
@@ -278,6 +281,26 @@ class OneRun:
 
     def _number_of(self, activity: str) -> int:
         return next(number for number, command in self.open.items() if command["activity_type"] == activity)
+
+
+class _Listener(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(record.getMessage())
+
+
+@contextmanager
+def _listening(lines: list[str]) -> Iterator[None]:
+    logger = logging.getLogger("everturn.workflow")
+    listener = _Listener(lines)
+    logger.addHandler(listener)
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
 
 
 def signalled(name: str, payload: Mapping[str, Any] | None = None) -> WorkflowActivationJob:

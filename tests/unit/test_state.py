@@ -175,6 +175,13 @@ def test_the_message_of_the_start_comes_after_those_that_were_handed_on_and_coun
     assert texts(next_run({"message_ids": ("x",)}, message="again", message_id="x").inbox.messages) == []
 
 
+def test_what_changes_in_place_is_named() -> None:
+    """Readers of histories copy it, and go back to it."""
+    state = new()
+    parts = (state.prefix, state.unseen, state.inbox, state.totals, state.last_reply, state.model)
+    assert all(part in state.drawers for part in parts)
+
+
 # ---------------------------------------------------------------- messages
 
 

@@ -34,6 +34,7 @@ _UNIT_TESTS = [
     "compaction",
     "state",
     "conversation_runs",
+    "commands_of_people",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
