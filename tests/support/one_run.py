@@ -3,7 +3,10 @@ after the other, and says what it asks for."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import warnings
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +15,7 @@ from uuid import UUID
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
@@ -24,7 +28,7 @@ from temporalio.exceptions import CancelledError as ActivityCancelled
 from everturn import names
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Text, ToolCall
-from everturn.storage.data_converter import data_converter
+from everturn.storage.data_converter import NOT_HAD, data_converter
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from tests.simulation.temporal.instances import activated, create
 from tests.simulation.temporal.sdk_commands import resolved
@@ -48,7 +52,7 @@ class TaskFailed(Exception):
 class OneRun:
     def __init__(
         self,
-        start: Start | Mapping[str, Any] | None = None,
+        start: Start | Mapping[str, Any] | Payload | None = None,
         *,
         run_id: str = RUN,
         continued: str = "",
@@ -87,9 +91,11 @@ class OneRun:
             encode_search_attributes(TypedSearchAttributes([*attributes]), begun.search_attributes)
         self.run_id = run_id
         self._instance = create(event, run_id, _timestamp(BEGAN))
+        self._evict = weakref.finalize(self, _evict, self._instance, run_id)
+        self._evict.atexit = False
         init = WorkflowActivationJob()
         init.initialize_workflow.workflow_type, init.initialize_workflow.workflow_id = names.CONVERSATION, "talk"
-        init.initialize_workflow.arguments.extend(_payloads(start))
+        init.initialize_workflow.arguments.extend([start] if isinstance(start, Payload) else _payloads(start))
         self._next = [init]
 
     # ------------------------------------------------------------ what happens
@@ -119,6 +125,7 @@ class OneRun:
         with _listening(self.logged):
             completion = activated(self._instance, activation)
         if completion.HasField("failed"):
+            self._forget()
             raise TaskFailed(completion.failed.failure.message)
         self.last = []
         for command in completion.successful.commands:
@@ -249,6 +256,14 @@ class OneRun:
 
     # ------------------------------------------------------------ from commands
 
+    def _forget(self) -> None:
+        """A run whose first task failed has begun nothing, of which Python would warn whenever it clears that away."""
+        self._evict()
+        self._instance = None
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited")
+            gc.collect()
+
     def _take(self, kind: str, message: Any, whole: Any) -> None:
         command: Command = {"kind": kind, **MessageToDict(message, preserving_proto_field_name=True)}
         command["summary"] = _value(whole.user_metadata.summary) if whole.user_metadata.summary.data else ""
@@ -303,17 +318,37 @@ def _listening(lines: list[str]) -> Iterator[None]:
         logger.removeHandler(listener)
 
 
-def signalled(name: str, payload: Mapping[str, Any] | None = None) -> WorkflowActivationJob:
+def signalled(name: str, payload: Mapping[str, Any] | Payload | None = None) -> WorkflowActivationJob:
+    """`payload`: as JSON, or just as it comes."""
     job = WorkflowActivationJob()
     job.signal_workflow.signal_name, job.signal_workflow.originating_event_id = name, 1
-    job.signal_workflow.input.extend(_payloads(payload or {}))
+    job.signal_workflow.input.extend([payload] if isinstance(payload, Payload) else _payloads(payload or {}))
     return job
+
+
+def patched(name: str) -> WorkflowActivationJob:
+    """The history has this patch's marker."""
+    job = WorkflowActivationJob()
+    job.notify_has_patch.patch_id = name
+    return job
+
+
+def elsewhere(why: str) -> Payload:
+    """What this worker can't read, though another one may be able to."""
+    return Payload(metadata={"encoding": NOT_HAD}, data=why.encode())
 
 
 def workflow_cancelled() -> WorkflowActivationJob:
     job = WorkflowActivationJob()
     job.cancel_workflow.SetInParent()
     return job
+
+
+def _evict(instance: Any, run_id: str) -> None:
+    """As a worker does with a run that it does not keep: its tasks end, and say nothing any more."""
+    job = WorkflowActivationJob()
+    job.remove_from_cache.message = "evicted"
+    activated(instance, WorkflowActivation(run_id=run_id, jobs=[job]))
 
 
 def _timestamp(moment: datetime) -> Timestamp:

@@ -9,7 +9,7 @@ import pytest
 
 from everturn import names
 from everturn.carryover import CarryOver
-from everturn.payloads import Caller
+from everturn.payloads import Caller, Control
 from everturn.plans import AwaitAnswer, RunTool, UseResult
 from everturn.policy import MAX_RULES
 from everturn.records import Text, ToolCall, ToolResult
@@ -338,10 +338,10 @@ def test_an_update_that_was_withdrawn_is_not_taken() -> None:
 def test_an_input_is_one_object_or_nothing(inputs: tuple[Any, ...], problem: str) -> None:
     if problem:
         with pytest.raises(ValueError, match=r"^.+$") as refused:
-            message_dispatch.read_input(commands.Control, inputs)
+            message_dispatch.read_input(Control, inputs)
         assert str(refused.value) == problem
     else:
-        message_dispatch.read_input(commands.Control, inputs)
+        message_dispatch.read_input(Control, inputs)
 
 
 def test_results_that_hooks_gave_need_nobody() -> None:

@@ -35,6 +35,8 @@ _UNIT_TESTS = [
     "state",
     "conversation_runs",
     "commands_of_people",
+    "unreadable_inputs",
+    "chains",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
