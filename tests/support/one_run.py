@@ -3,6 +3,7 @@ after the other, and says what it asks for."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import warnings
@@ -90,7 +91,7 @@ class OneRun:
         if attributes:
             encode_search_attributes(TypedSearchAttributes([*attributes]), begun.search_attributes)
         self.run_id = run_id
-        self._instance = create(event, run_id, _timestamp(BEGAN))
+        self._instance = asyncio.run(_created(event, run_id))
         self._evict = weakref.finalize(self, _evict, self._instance, run_id)
         self._evict.atexit = False
         init = WorkflowActivationJob()
@@ -342,6 +343,10 @@ def workflow_cancelled() -> WorkflowActivationJob:
     job = WorkflowActivationJob()
     job.cancel_workflow.SetInParent()
     return job
+
+
+async def _created(event: HistoryEvent, run_id: str) -> Any:
+    return create(event, run_id, _timestamp(BEGAN))
 
 
 def _evict(instance: Any, run_id: str) -> None:

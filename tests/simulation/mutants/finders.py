@@ -37,6 +37,9 @@ _UNIT_TESTS = [
     "commands_of_people",
     "unreadable_inputs",
     "chains",
+    "history_space",
+    "sent_messages",
+    "listed_states",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
