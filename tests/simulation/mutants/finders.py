@@ -40,6 +40,7 @@ _UNIT_TESTS = [
     "history_space",
     "sent_messages",
     "listed_states",
+    "run_changes",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
