@@ -31,6 +31,7 @@ from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Text, ToolCall
 from everturn.storage.data_converter import NOT_HAD, data_converter
 from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.simulation.temporal.instances import activated, create
 from tests.simulation.temporal.sdk_commands import resolved
 from tests.support.activity_errors import activity_error
@@ -241,6 +242,11 @@ class OneRun:
 
     def of_kind(self, kind: str) -> list[Command]:
         return [command for command in self.commands if command["kind"] == kind]
+
+    @property
+    def conversation(self) -> ConversationWorkflow:
+        """As its worker has it in memory."""
+        return self._instance._object  # type: ignore[no-any-return]
 
     @property
     def status(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from everturn import names
 from everturn.carryover import CarryOver, OpenReply, Packed, QuestionToPerson, StoredInRun
 from everturn.limits import Limits
+from everturn.packed_messages import pack
 from everturn.payloads import Caller
 from everturn.plans import AwaitAnswer, RunTool, UseResult
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
@@ -509,3 +510,12 @@ def test_a_run_is_due_by_its_updates_too(bounds: Bounds) -> None:
     run.update(names.MESSAGE, text="one")
     run.update(names.MESSAGE, text="two")
     assert run.reply("Hi.").handed
+
+
+@pytest.mark.parametrize("beside", [0, 1])
+def test_what_is_too_much_to_hand_on_is_not_kept_in_memory(beside: int, bounds: Bounds) -> None:
+    before = pack([Message.user("before")])
+    bounds(packed_bytes=len(before) - beside)
+    carry = CarryOver(length=1, earlier=Packed(data=before), started_at=1.0)
+    run = OneRun(message=(), keep_open=60.0, carry=carry).begin()
+    assert (run.conversation.messages_in_memory.prefix is None) is bool(beside)

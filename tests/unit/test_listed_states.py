@@ -18,7 +18,7 @@ from everturn.records import Successor, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_KEYWORD_INT
 from everturn.state import State
 from everturn.workflows import visibility
-from everturn.workflows.visibility import CurrentDetails, Visibility
+from everturn.workflows.visibility import CurrentDetails
 from tests.support.one_run import OneRun
 
 FACTS = WorkerFacts(indexed=True, model="openai:m")
@@ -157,11 +157,9 @@ def test_the_first_facts_have_the_state_written() -> None:
 
 def details(run: OneRun) -> str:
     """As whoever looks at it asks for them, within the workflow."""
-    instance: Any = run._instance
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="talk"))
-        shown: Visibility = instance._object.visibility
-        return shown.current_details()
+        return run.conversation.visibility.current_details()
 
 
 def test_the_details_have_the_last_messages_the_unseen_too() -> None:

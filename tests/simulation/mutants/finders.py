@@ -41,6 +41,7 @@ _UNIT_TESTS = [
     "sent_messages",
     "listed_states",
     "run_changes",
+    "handlers_of_signals",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
