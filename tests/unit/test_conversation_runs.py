@@ -15,7 +15,14 @@ from everturn.packed_messages import pack
 from everturn.payloads import Caller
 from everturn.plans import AwaitAnswer, RunTool, UseResult
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
-from everturn.sizes import MAX_OUTCOME_BYTES, size_of
+from everturn.sizes import (
+    MAX_INBOX_BYTES,
+    MAX_OPEN_BYTES,
+    MAX_OPEN_INBOX_BYTES,
+    MAX_OUTCOME_BYTES,
+    RUN_BYTES,
+    size_of,
+)
 from everturn.workflows.conversation import CLOSED_UNANSWERED
 from tests.support.bounds import Bounds
 from tests.support.one_run import OneRun, Refused, signalled, workflow_cancelled
@@ -155,6 +162,11 @@ def test_who_closes_it_between_turns_has_no_answer() -> None:
 def test_a_conversation_that_is_closed_while_it_idles_is_simply_over() -> None:
     outcome = OneRun(keep_open=60.0).begin().reply("Hi.").signal(names.CLOSE).outcome or {}
     assert (outcome["status"], outcome.get("reason")) == ("completed", None)
+
+
+def test_a_conversation_that_nobody_has_said_anything_to_is_simply_over() -> None:
+    outcome = OneRun(message=(), keep_open=60.0).begin().signal(names.CLOSE).outcome or {}
+    assert (outcome["status"], outcome.get("reason"), outcome["turns"]) == ("completed", None, 0)
 
 
 def test_a_conversation_that_has_idled_for_its_time_is_over() -> None:
@@ -519,3 +531,51 @@ def test_what_is_too_much_to_hand_on_is_not_kept_in_memory(beside: int, bounds: 
     carry = CarryOver(length=1, earlier=Packed(data=before), started_at=1.0)
     run = OneRun(message=(), keep_open=60.0, carry=carry).begin()
     assert (run.conversation.messages_in_memory.prefix is None) is bool(beside)
+
+
+def test_a_conversation_that_is_kept_open_for_no_time_is_over_at_once() -> None:
+    run = OneRun(keep_open=0.0).begin().reply("Hi.")
+    assert run.outcome or list(run.timers.values()) == [0.0]
+
+
+def test_an_inbox_that_is_too_much_to_hand_on_is_answered_first() -> None:
+    run = OneRun(keep_open=60.0).begin()
+    for _ in range(2):
+        run.signal(names.MESSAGE, text="x" * (MAX_INBOX_BYTES * 3 // 5))
+    run.suggested = True
+    run.reply("Hi.")
+    assert (run.handed, run.activities) == (None, [names.CALL_MODEL])
+    run.reply("One of them.")
+    assert len((run.handed or {})["carry"]["inbox"]) == 1
+
+
+def test_a_full_run_whose_calls_wait_cuts_its_inbox_until_it_can_end() -> None:
+    run = waiting(keep_open=60.0)
+    for _ in range(3):
+        run.signal(names.MESSAGE, text="x" * (MAX_OPEN_BYTES * 2 // 5 - 1_000))
+    assert run.handed is None
+    run.history_bytes = RUN_BYTES
+    run.signal(names.MESSAGE, text="small")
+    assert run.handed
+    inbox = run.handed["carry"]["inbox"]
+    assert (len(inbox), size_of(inbox) <= MAX_OPEN_INBOX_BYTES) == (4, True)
+    assert [question["call_id"] for question in run.handed["carry"]["open"]["waits"]] == ["a"]
+
+
+def test_a_closed_conversation_that_concludes_says_its_limit() -> None:
+    run = OneRun(keep_open=60.0, limits=Limits(max_turns=1)).begin()
+    run.reply("", PAY, plan=(UseResult(call_id="a", result=PAID),)).signal(names.CLOSE)
+    outcome = run.reply("So far.").outcome or {}
+    assert (outcome["status"], outcome["reason"]) == ("limit_reached", "the limit of 1 turns")
+
+
+def test_a_summary_that_ends_at_a_limit_says_which() -> None:
+    limits = Limits(max_turns=2, conclude=False)
+    run = OneRun(keep_open=60.0, limits=limits).begin()
+    run.reply("", PAY, plan=(UseResult(call_id="a", result=PAID),), summary_due=True).reply("In short")
+    outcome = run.outcome or {}
+    assert (outcome["status"], outcome["reason"], outcome["turns"]) == ("limit_reached", "the limit of 2 turns", 2)
+    closed = OneRun(keep_open=60.0, limits=limits).begin()
+    closed.reply("", PAY, plan=(UseResult(call_id="a", result=PAID),), summary_due=True)
+    outcome = closed.signal(names.CLOSE).reply("In short").outcome or {}
+    assert (outcome["status"], outcome["reason"]) == ("limit_reached", "the limit of 2 turns")
