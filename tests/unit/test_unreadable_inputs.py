@@ -9,6 +9,8 @@ import pytest
 from everturn import names
 from everturn.calls.unreadable_inputs import MOST_NAMED, STALLED_BY_SIGNALS, UNREADABLE_START
 from everturn.carryover import REMEMBERED_IDS
+from everturn.plans import UseResult
+from everturn.records import ToolCall, ToolResult
 from everturn.workflows import start_input
 from everturn.workflows.conversation import CLOSED_UNANSWERED
 from tests.support.one_run import OneRun, TaskFailed, elsewhere, patched, signalled
@@ -172,6 +174,16 @@ def test_no_run_ends_before_its_lost_signals_were_seen() -> None:
     run.task(signalled(names.MESSAGE, elsewhere("away")), signalled(names.MESSAGE, {"text": "Next"}))
     assert run.reply("Hi.").handed is None
     assert run.state == "stalled"
+    assert run.signal(names.RESUME).handed
+
+
+def test_no_run_ends_between_turns_before_its_lost_signals_were_seen() -> None:
+    run = OneRun(keep_open=60.0).begin()
+    run.suggested = True
+    given = UseResult(call_id="a", result=ToolResult(call_id="a", name="pay"))
+    pay = ToolCall(call_id="a", name="pay")
+    run.task(signalled(names.MESSAGE, elsewhere("away")), run.replied("", pay, plan=(given,)))
+    assert (run.handed, run.state) == (None, "stalled")
     assert run.signal(names.RESUME).handed
 
 
