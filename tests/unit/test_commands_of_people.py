@@ -121,6 +121,15 @@ def test_what_is_large_is_refused_by_a_run_that_is_full(left: int) -> None:
     assert len(carry["inbox"]) == 2
 
 
+def test_an_answer_is_linked_to_where_its_messages_were_sent_from_once() -> None:
+    trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+    run = at_work()
+    for _ in range(2):
+        run.signal(names.MESSAGE, text="Next", message_id="m", trace=trace)
+    run.reply("Hi.", traced="sampled")
+    assert len(run.request()["trace"]["answer"]["links"]) == 1
+
+
 @pytest.mark.parametrize(("before", "said", "after"), [(False, True, True), (True, False, False), (True, None, True)])
 def test_a_message_may_say_whether_somebody_follows_the_text(before: bool, said: bool | None, after: bool) -> None:
     run = idle(stream=before).signal(names.MESSAGE, text="Next", stream=said)
