@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from everturn.carryover import CarryOver, Packed
+from everturn.carryover import CarryOver, Packed, StoredInRun
+from everturn.packed_messages import pack
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
+from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, size_of
 from everturn.state import State
 from everturn.workflows import sent_messages
-from everturn.workflows.recent_messages import MAX_HELD_CHARS, RecentMessages, whole_prefix
+from everturn.workflows.recent_messages import MAX_HELD_CHARS, MessagesInMemory, RecentMessages, whole_prefix
 from tests.support.bounds import Bounds
 
 
@@ -93,3 +95,85 @@ def test_a_cost_of_nothing_is_a_number_with_a_fraction() -> None:
     state, _ = begun()
     state.totals.add_usage(Usage(), 0.0)
     assert isinstance(state.totals.cost_usd, float)
+
+
+def short(texts: list[str]) -> list[Message]:
+    return [Message.user(text) for text in texts]
+
+
+@pytest.mark.parametrize(("beside", "held"), [(-1, 1), (0, 2), (1, 2)])
+def test_as_many_characters_are_held_as_the_bound_says(beside: int, held: int, bounds: Bounds) -> None:
+    messages = short(["one", "two"])
+    bounds(held_chars=sum(len(message.model_dump_json()) for message in messages) + beside)
+    recent = RecentMessages("")
+    recent.add(messages)
+    assert len(recent.written) == held
+
+
+@pytest.mark.parametrize("held", [0, 1, 4, 5, 6])
+def test_the_latest_lines_are_known_though_few_messages_are_held(held: int, bounds: Bounds) -> None:
+    messages = short([f"number {number}" for number in range(9)])
+    bounds(held_chars=held * len(messages[0].model_dump_json()))
+    recent = RecentMessages("before")
+    for message in messages:
+        recent.add([message])
+    assert len(recent.written) == held
+    assert [line[-1] for line in recent.latest_lines([])] == [*"45678"]
+    assert [line[-1] for line in recent.latest_lines(short(["number a", "number b"]))] == [*"678ab"]
+
+
+def test_what_the_model_said_in_the_run_before_is_shown_until_more_is_there() -> None:
+    assert RecentMessages("").latest_lines([]) == []
+    recent = RecentMessages("Hello from before")
+    (line,) = recent.latest_lines([])
+    assert "Hello from before" in line
+    recent.add(short(["a"] * 4))
+    assert recent.latest_lines([])[0] == line
+    recent.add(short(["a"]))
+    assert line not in recent.latest_lines([])
+
+
+def test_a_page_has_as_many_messages_as_fit_an_answer_and_one_at_least() -> None:
+    recent = RecentMessages("")
+    third = Message.user("x" * (MAX_PAGE_BYTES // 3))
+    small = Message.user("small")
+    assert len(recent.read_page([third] * 4, 0, 9)) == 2
+    assert len(recent.read_page([third, third, small, small], 0, 9)) == 4
+    large = Message.user("x" * 2 * MAX_PAGE_BYTES)
+    assert recent.read_page([large, small], 0, 9) == [large]
+    assert recent.read_page([small, large, small], 0, 9) == [small]
+    recent.add([small])
+    assert recent.read_page([large], 0, 9) == [small]
+    (cut,) = recent.read_page([Message.user("x" * MAX_DELTA_BYTES)], 1, 9)
+    assert size_of([cut]) <= MAX_DELTA_BYTES
+
+
+def test_all_that_fits_exactly_is_on_a_page() -> None:
+    """Their sizes as a list, which has brackets."""
+    message = Message.user("x" * (MAX_PAGE_BYTES // 2 - size_of([Message.user("")])))
+    beside = MAX_PAGE_BYTES - size_of(message) - size_of([message])
+    last = Message.user(f"{message.text}{'x' * beside}")
+    longer = Message.user(f"{last.text}x")
+    recent = RecentMessages("")
+    assert recent.read_page([message, last], 0, 9) == [message, last]
+    assert recent.read_page([message, longer], 0, 9) == [message]
+
+
+def test_the_worker_finds_what_the_conversation_has_in_memory() -> None:
+    held = RecentMessages("")
+    before = short(["before"])
+    start = Start(agent="clerk", carry=CarryOver(earlier=Packed(data=pack(before)), length=1))
+    state = State(start, run_began=0.0, on_prefix=held.add)
+    memory = MessagesInMemory(state, held)
+    assert memory.prefix == (*before,)
+    take_turn(state, 0, "first")
+    assert memory.prefix is not None
+    assert [message.role for message in memory.prefix] == ["user", "assistant"]
+    assert [result.text for result in memory.unseen_results(["call_9", "call_0"])] == ["first"]
+
+
+@pytest.mark.parametrize("earlier", [Packed(data="nonsense"), StoredInRun(run_id="r"), Packed(data="")])
+def test_a_prefix_that_is_elsewhere_or_can_not_be_read_is_not_known(earlier: Packed | StoredInRun) -> None:
+    held = RecentMessages("")
+    state = State(Start(agent="clerk", carry=CarryOver(earlier=earlier, length=1)), run_began=0.0, on_prefix=held.add)
+    assert whole_prefix(state, held) is None

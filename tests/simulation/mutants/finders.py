@@ -46,6 +46,16 @@ _UNIT_TESTS = [
     "tool_results",
     "user_activity_calls",
     "wait_notices",
+    "state",
+    "conversation_runs",
+    "commands_of_people",
+    "unreadable_inputs",
+    "chains",
+    "history_space",
+    "sent_messages",
+    "listed_states",
+    "run_changes",
+    "handlers_of_signals",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
