@@ -32,6 +32,8 @@ _UNIT_TESTS = [
     "plain_steps",
     "policy",
     "compaction",
+    "batch_collectors",
+    "batch_waits",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
