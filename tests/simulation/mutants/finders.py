@@ -34,6 +34,8 @@ _UNIT_TESTS = [
     "compaction",
     "batch_collectors",
     "batch_waits",
+    "workflow_traces",
+    "webhook_events",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
