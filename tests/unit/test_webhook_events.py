@@ -51,9 +51,7 @@ class Told:
         monkeypatch.setattr(workflow, "patched", self._patched)
         monkeypatch.setattr(workflow, "execute_local_activity", self._begin)
         monkeypatch.setattr(workflow, "wait_condition", self._wait)
-        monkeypatch.setattr(
-            conversation_events, "workflow_log", lambda *what, **facts: self.logged.append((what, facts))
-        )
+        monkeypatch.setattr(conversation_events, "workflow_log", self._log)
 
     def _patched(self, patch: str) -> bool:
         self.patches.append(patch)
