@@ -36,6 +36,7 @@ _UNIT_TESTS = [
     "batch_waits",
     "workflow_traces",
     "webhook_events",
+    "awaited_workers",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
