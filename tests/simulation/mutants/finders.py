@@ -37,6 +37,8 @@ _UNIT_TESTS = [
     "workflow_traces",
     "webhook_events",
     "awaited_workers",
+    "budget_workflows",
+    "evaluation_workflows",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
