@@ -14,7 +14,7 @@ from everturn.evaluations.records import EvaluationRequest, EvaluationResult, Ju
 from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.webhooks.delivery_workflow import WebhookWorkflow
 from everturn.webhooks.records import WebhookMessage
-from everturn.workflows.timeouts import HEARTBEAT_TIMEOUT
+from everturn.workflows import timeouts
 from tests.support.played_runs import BEGAN_AT, Command, PlayedRun, timed_out, value_in
 
 REQUEST = EvaluationRequest(
@@ -206,7 +206,7 @@ def test_a_message_to_a_webhook_is_sent_by_one_activity() -> None:
     assert (send.given.activity_type, send.summary) == (names.SEND_WEBHOOK, "conversation.done")
     assert WebhookMessage.model_validate(send.input) == MESSAGE
     assert seconds(send.given.start_to_close_timeout) == 60
-    assert send.given.heartbeat_timeout.ToTimedelta() == HEARTBEAT_TIMEOUT
+    assert send.given.heartbeat_timeout.ToTimedelta() == timeouts.HEARTBEAT_TIMEOUT
     assert kinds(run.complete(send)) == ["complete_workflow_execution"]
 
 
