@@ -39,6 +39,7 @@ _UNIT_TESTS = [
     "awaited_workers",
     "budget_workflows",
     "evaluation_workflows",
+    "workflow_definitions",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
