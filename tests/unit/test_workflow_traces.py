@@ -189,13 +189,14 @@ async def test_of_many_answers_that_no_reply_ended_the_last_are_kept(conversatio
 
 async def test_an_answer_is_linked_to_messages_of_other_traces_than_the_callers(conversation: Conversation) -> None:
     one = conversation.traced(caller=CALLER)
-    for context in (None, CALLER, OTHER):
+    before = TraceContext(traceparent=f"00-{'1' * 32}-{'d' * 16}-01")
+    for context in (None, CALLER, OTHER, before):
         one.note_message(context)
     one.begin_answer()
     given = one.of_turn()
     assert given
     assert given.answer
-    assert given.answer.links == (OTHER.model_copy(update={"tracestate": ""}),)
+    assert given.answer.links == (OTHER.model_copy(update={"tracestate": ""}), before)
     assert given.caller == CALLER
     one.end_answer("cancelled")
     one.begin_answer()
