@@ -40,6 +40,7 @@ _UNIT_TESTS = [
     "budget_workflows",
     "evaluation_workflows",
     "workflow_definitions",
+    "activity_timeouts",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
