@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from everturn import names
 from everturn.budgets.records import BudgetStart, SetBudget, Spending, SpendingBatch, Terms
 from everturn.budgets.workflow import TenantBudgetWorkflow
-from everturn.workflows import continue_as_new
+from tests.support.bounds import Bounds
 from tests.support.played_runs import Command, PlayedRun
 
 LEASE = 900.0
@@ -181,8 +179,8 @@ def test_the_next_run_has_what_was_spent_and_who_waits() -> None:
     assert timer(next_run.begun).seconds == LEASE, "it wakes by itself"
 
 
-def test_a_run_that_has_taken_many_reports_goes_on_as_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continue_as_new, "MAX_UPDATES", 2)
+def test_a_run_that_has_taken_many_reports_goes_on_as_another(bounds: Bounds) -> None:
+    bounds(updates=2)
     kept = Kept()
     assert kept.ask("a") == []
     assert kinds(kept.ask("a")) == ["continue_as_new_workflow_execution"]

@@ -273,8 +273,16 @@ async def test_of_many_waits_the_last_are_kept(conversation: Conversation) -> No
     for number in range(1_000):
         one.was_held("paused", since=float(number), ended="", resumed_by="")
     kept = waits(one)
-    assert kept[-1].since == 999.0
+    assert [wait.since for wait in kept] == [float(number) for number in range(1_000 - len(kept), 1_000)]
     assert size_of(kept) <= MAX_WAITS_BYTES < size_of((*kept, kept[-1]))
+
+
+async def test_the_last_wait_is_kept_however_large_it_is(conversation: Conversation) -> None:
+    one = conversation.traced()
+    large = ToolCall(call_id="c1", name="p" * MAX_WAITS_BYTES)
+    for call in (CALL, large):
+        one.note_wait(PendingCall(call, PENDING.plan, PENDING.asked), None)
+    assert [wait.tool for wait in waits(one)] == [large.name]
 
 
 @pytest.mark.parametrize(
