@@ -22,7 +22,7 @@ from everturn.records import Decision, Message, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_SPAN_NAME_BYTES, MAX_WAITS_BYTES, size_of
 from everturn.state import State
 from everturn.storage.data_converter import data_converter
-from everturn.tracing import MAX_OVER, CarriedTrace, TraceContext, WaitSpan
+from everturn.tracing import MAX_LINKS, MAX_OVER, CarriedTrace, TraceContext, WaitSpan
 from everturn.workflows.tracing import HEADER, Tracing
 from tests.support.activity_errors import activity_error
 
@@ -220,6 +220,22 @@ async def test_a_message_that_comes_while_an_answer_is_given_is_linked_to_it_by_
     assert [link.trace_id for link in given.answer.links] == ["c" * 32]
     again = one.of_turn()
     assert again == given, "once"
+
+
+async def test_an_answer_is_linked_to_the_last_of_the_messages_that_came_before_and_meanwhile(
+    conversation: Conversation,
+) -> None:
+    one = conversation.traced()
+    contexts = [TraceContext(traceparent=f"00-{n:032x}-{n:016x}-01") for n in range(1, MAX_LINKS + 4)]
+    for context in contexts[:-2]:
+        one.note_message(context)
+    one.begin_answer()
+    for context in contexts[-2:]:
+        one.note_message(context)
+    given = one.of_turn()
+    assert given
+    assert given.answer
+    assert given.answer.links == tuple(contexts[-MAX_LINKS:])
 
 
 async def test_a_message_that_no_answer_has_taken_is_not_lost_by_a_turn_without_one(conversation: Conversation) -> None:
