@@ -290,6 +290,19 @@ async def test_the_end_is_told_before_the_conversation_ends(
     assert (message.type, message.data["outcome"]) == ("conversation.done", facts | {"text": text, "stop": stop})
 
 
+async def test_a_conversation_that_is_cancelled_while_its_end_is_told_ends_as_it_would_have(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(_: Any) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(workflow, "wait_condition", cancelled)
+    await Webhooks(told.state(TARGET), announced=()).send_end(Outcome(status="completed"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [message.type for message in told.messages] == ["conversation.done"]
+
+
 async def test_without_a_webhook_the_end_is_nobodys_business(told: Told) -> None:
     await Webhooks(told.state(), announced=()).send_end(Outcome(status="completed", text=""))
     assert told.messages == []
