@@ -368,6 +368,7 @@ async def test_a_message_says_whose_it_is_and_has_an_id_of_its_own(told: Told) -
     heading = {"conversation_id": "talk", "agent": "clerk", "tenant": "acme", "state": "stalled", "turn": 3}
     assert told.last == heading | {"cause": "no key", "cure": None}
     assert len(set(ids)) == 3
+    assert ids[0] == "msg_0206945c906ac8f428a1c023182da837", "in every version: another one may take the task again"
     assert all(len(message_id) == len("msg_") + 32 and message_id.startswith("msg_") for message_id in ids)
     assert told.messages[0].timestamp == "2026-01-01T00:00:00+00:00"
     told.run_id, state.stall = "run", Stall("no key")
