@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, TemporalError
+from temporalio.exceptions import ActivityError, ApplicationError, TemporalError
 
 from everturn import names
 from everturn.batching.records import BatchLine, BatchNotice, BatchTurn, LeaveBatch
@@ -30,6 +30,9 @@ LONGEST_WAIT: Final = timedelta(days=4)
 CURE: Final = "It goes on by itself, within a day. Cancel the turn to wait no longer."
 GONE: Final = "The batch's collector, {collector!r}, has said nothing for {days} days."
 GONE_CURE: Final = "`resume` asks the model anew. If the batch was answered after all, that is paid twice."
+
+UNREACHED: Final = "The batch's collector, {collector!r}, could not be reached, {times} times in a row."
+UNREACHED_CURE: Final = "`resume` tries again."
 
 MOST_MISSED: Final = 5
 """So often a turn finds that the collector which it was to join has just ended."""
@@ -129,7 +132,8 @@ class BatchWaits:
         except TemporalError:
             self._missed += 1
             if self._missed > MOST_MISSED:
-                raise error from None
+                cause = UNREACHED.format(collector=turn.collector, times=self._missed)
+                raise error from ApplicationError(cause, {"cure": UNREACHED_CURE})
             return None
         finally:
             self._line = None

@@ -13,8 +13,9 @@ from everturn import Agent, tool
 from everturn.client.client_base import _details_in_markdown as _details_of_start
 from everturn.payloads import AskedAgent, Start, Status, WaitingCall
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage
+from everturn.sizes import SUMMARY_BYTES
 from everturn.storage.data_converter import data_converter
-from everturn.text.markdown import first_line
+from everturn.text.markdown import first_line, summary_bytes
 from everturn.workflows import web_ui
 
 REFUND = WaitingCall(call_id="c1", tool="refund", arguments={"order_id": "81", "cents": 3490}, why="it costs money")
@@ -292,3 +293,124 @@ def test_with_minimal_visibility_nothing_that_was_said_is_shown() -> None:
     assert "`refund` waits" in shown
     assert "resume" in shown
     assert '{"call_id": "c1"}' in shown
+
+
+def test_the_whole_of_a_call_that_waits() -> None:
+    call = REFUND.model_copy(update={"expires_at": "tomorrow"})
+    status = Status(state="awaiting_approval", turn=2, waiting=(call,), usage=Usage(input_tokens=1, output_tokens=2))
+    assert web_ui.current_details(status, conversation_id="order", agent="clerk") == "\n\n".join(
+        (
+            "## ✋ clerk: awaiting approval",
+            "Turn 2 · 1 tokens in, 2 out",
+            "### `refund` waits, until tomorrow: it costs money",
+            '```json\n{\n  "order_id": "81",\n  "cents": 3490\n}\n```',
+            "To approve it: *More Actions*, *Send an Update*, `approve`, with this input:",
+            '```json\n{"call_id": "c1"}\n```',
+            "To deny it: *More Actions*, *Send an Update*, `deny`, with this input:",
+            '```json\n{"call_id": "c1", "reason": "why not"}\n```',
+            "Or in a terminal:",
+            "```sh\ntemporal workflow update execute \\\n  --workflow-id order \\\n  --name approve \\\n"
+            '  --input \'{"call_id": "c1"}\'\n```',
+            "A signal `approve` does the same, but does not say whether it was accepted.",
+        )
+    )
+
+
+def test_the_whole_of_a_conversation_that_is_stalled() -> None:
+    status = Status(state="stalled", cause="no\nkey", cost_usd=0.0)
+    assert web_ui.current_details(status, conversation_id="order", agent="clerk").split("\n\n")[:6] == [
+        "## 🛑 clerk: stalled",
+        "Turn 0 · 0 tokens in, 0 out",
+        "**Cause:** no key",
+        "**Cure:** see the cause",
+        "To go on: *More Actions*, *Send an Update*, `resume`, with this input:",
+        "```json\n{}\n```",
+    ]
+
+
+def test_a_call_that_waits_for_an_answer_says_so_without_words_of_its_own() -> None:
+    call = WaitingCall(call_id="c1", tool="ask", needs="answer")
+    details = _details(Status(state="awaiting_answer", waiting=(call,)))
+    assert "### `ask` waits: for an answer\n\nTo answer it: " in details, "it has no arguments"
+    assert '{"call_id": "c1", "content": "the result"}' in details
+    assert "decides on all of them" not in details, "it is the only one"
+    assert "--name answer" in details
+    assert "**Cause:**" not in details
+    assert "resume" not in details
+
+
+@pytest.mark.parametrize("beside", [0, 2])
+def test_as_many_agents_at_work_as_are_shown_are_no_more(beside: int) -> None:
+    agents = tuple(
+        AskedAgent(call_id=str(n), agent=f"helper{n}", conversation_id=f"talk{n}")
+        for n in range(web_ui.SHOWN_CALLS + beside)
+    )
+    details = _details(Status(state="running", agents=agents))
+    assert "### `helper0` is at work: see conversation `talk0`" in details
+    assert details.count("is at work") == web_ui.SHOWN_CALLS
+    assert ("2 more agents are at work." in details) is bool(beside)
+    assert details.count("more agents") == bool(beside)
+
+
+def test_two_calls_that_wait_can_be_decided_at_once() -> None:
+    other = REFUND.model_copy(update={"call_id": "c2"})
+    details = _details(Status(state="awaiting_approval", waiting=(REFUND, other)))
+    assert '2 calls wait. `{"call_id": "*"}` decides on all of them.' in details
+    assert details.count("Or in a terminal:") == 1
+    assert details.count("--input") == 1
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [
+        (Decision(verdict="deny", by="ada"), "denied by ada"),
+        (Decision(verdict="answer", by="a" * 41), f"answered by {'a' * 39}…"),
+        (Decision(verdict="approve", by="clerk", by_policy=True), "approved by the policy of clerk"),
+        (Decision(verdict="deny", by_policy=True, arguments={}), "denied by its policy"),
+        (Decision(verdict="approve", by="guard", by_model=True), "approved by the reviewer guard"),
+        (Decision(verdict="approve", arguments={}), "edited and approved"),
+    ],
+)
+def test_a_summary_says_in_words_who_decided(decision: Decision, words: str) -> None:
+    assert web_ui.call_summary("now", {}, decision, beside="now") == words
+
+
+def test_a_tool_that_failed_is_named_unless_a_person_denied_its_call() -> None:
+    def told(**facts: Any) -> list[Message]:
+        result = ToolResult(**{"call_id": "c", "name": "", "content": (), "is_error": True} | facts)
+        return [Message(role="tool", parts=(result,))]
+
+    approved = told(name="pay", decision=Decision(verdict="approve"))
+    assert web_ui.turn_summary(1, "", delta=approved) == "turn 1 · pay failed"
+    assert web_ui.turn_summary(1, "", delta=told()) == "turn 1 · a tool failed"
+    assert web_ui.turn_summary(1, "", delta=told(decision=Decision(verdict="deny"))) == "turn 1"
+    assert next(web_ui.message_lines(told())) == "**tool failed:**"
+    assert next(web_ui.message_lines(told(is_error=False, content=(Text(text="5"),)))) == "**tool:** 5"
+
+
+def test_a_message_is_named_after_its_author() -> None:
+    said = Message(role="user", author="ada", parts=(Text(text="Hi"),))
+    assert list(web_ui.message_lines([said])) == ["**ada:** Hi"]
+
+
+def test_a_summary_of_many_bytes_keeps_as_much_as_fits_but_for_a_twentieth() -> None:
+    for letter in ("ж", "\N{GRINNING FACE}"):
+        kept = web_ui.summary_line(letter * 2 * SUMMARY_BYTES)
+        assert SUMMARY_BYTES * 0.93 < summary_bytes(kept) <= SUMMARY_BYTES
+        assert kept.endswith("…")
+
+
+def test_without_content_nothing_is_said_of_a_cause_that_there_is_not() -> None:
+    assert web_ui.without_content(Status(state="running")).cause is None
+    stalled = web_ui.without_content(Status(state="stalled", cause="secret", cure="secret"))
+    assert (stalled.cause, stalled.cure) == ("its status says what", None)
+
+
+@pytest.mark.parametrize(("beside", "whole"), [(0, True), (1, False)])
+def test_texts_are_shown_up_to_their_bounds(beside: int, *, whole: bool) -> None:
+    cause = "c" * (web_ui.CAUSE_CHARS + beside)
+    status = Status(state="stalled", cause=cause, cure=cause.upper())
+    details = _details(status)
+    assert (f"**Cause:** {cause}\n" in details, f"**Cure:** {cause.upper()}\n" in details) == (whole, whole)
+    said = Message.user("s" * (web_ui.MESSAGE_CHARS + beside))
+    assert next(web_ui.message_lines([said])).endswith("…") is not whole

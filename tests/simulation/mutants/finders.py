@@ -56,6 +56,15 @@ _UNIT_TESTS = [
     "listed_states",
     "run_changes",
     "handlers_of_signals",
+    "batch_collectors",
+    "batch_waits",
+    "workflow_traces",
+    "webhook_events",
+    "awaited_workers",
+    "budget_workflows",
+    "evaluation_workflows",
+    "workflow_definitions",
+    "activity_timeouts",
 ]
 REPLAYS = (
     "tests/replay/test_expected.py",
