@@ -352,7 +352,7 @@ def workflow_cancelled() -> WorkflowActivationJob:
 
 
 async def _created(event: HistoryEvent, run_id: str) -> Any:
-    return create(event, run_id, _timestamp(BEGAN))
+    return create(event, run_id, _timestamp(BEGAN), ())
 
 
 def _evict(instance: Any, run_id: str) -> None:

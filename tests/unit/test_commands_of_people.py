@@ -14,7 +14,7 @@ from everturn.plans import AwaitAnswer, RunTool, UseResult
 from everturn.policy import MAX_RULES
 from everturn.records import Text, ToolCall, ToolResult
 from everturn.sizes import RUN_BYTES, SMALL_DECISION_BYTES
-from everturn.workflows import commands, message_dispatch
+from everturn.workflows import message_dispatch
 from tests.support.one_run import OneRun, Refused, signalled
 
 PAY = ToolCall(call_id="a", name="pay", arguments={"cents": 5})
@@ -94,19 +94,8 @@ def test_no_update_is_taken_while_it_closes_but_a_signal_is() -> None:
 def test_a_message_of_kinds_that_no_user_sends_is_refused() -> None:
     run = idle()
     assert "no parts of the kind 'thinking'" in refusal(run, names.MESSAGE, parts=ODD_PARTS)
-    assert run.patches == []
     assert len(ignored(run, names.MESSAGE, parts=ODD_PARTS)) == 1
-    assert (run.patches, run.state) == ([commands.USERS_KINDS_ONLY], "idle")
-
-
-def test_an_older_version_has_taken_messages_of_any_kind_by_signal() -> None:
-    run = idle()
-    run.task(signalled(names.MESSAGE, {"parts": ODD_PARTS}), replaying=True)
-    assert run.activities == [names.CALL_MODEL]
-
-
-def test_a_message_of_usual_kinds_costs_no_marker() -> None:
-    assert idle().signal(names.MESSAGE, text="Next").patches == []
+    assert run.state == "idle"
 
 
 @pytest.mark.parametrize("left", [0, SMALL_DECISION_BYTES])
@@ -192,22 +181,8 @@ DENY_MUCH = [{"tool": "pay", "then": "deny", "where": {"cents": {"above": 10}}}]
 def test_no_edit_goes_beyond_a_rule_that_denies() -> None:
     run = waiting(policy=DENY_MUCH)
     assert "denies pay with these arguments" in refusal(run, names.APPROVE, call_id="a", arguments={"cents": 11})
-    assert run.patches == []
     assert len(ignored(run, names.APPROVE, call_id="a", arguments={"cents": 11})) == 1
-    assert run.patches == [commands.NO_EDIT_BEYOND_RULES]
     assert run.update(names.APPROVE, call_id="a", arguments={"cents": 10}) == {"call_ids": ["a"]}
-
-
-def test_an_older_version_has_taken_such_an_edit_by_signal() -> None:
-    run = waiting(policy=DENY_MUCH)
-    run.task(signalled(names.APPROVE, {"call_id": "a", "arguments": {"cents": 11}}), replaying=True)
-    assert run.activities == ["pay"]
-
-
-def test_an_edit_with_another_problem_costs_no_marker() -> None:
-    run = waiting(policy=DENY_MUCH)
-    run.signal(names.APPROVE, call_id="a", arguments={"cents": 11}, valid_until=1.0)
-    assert run.patches == []
 
 
 def test_a_decision_that_comes_with_its_reply_waits_for_its_call() -> None:

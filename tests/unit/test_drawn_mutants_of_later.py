@@ -186,13 +186,8 @@ async def test_a_call_that_was_looked_at_is_denied_only_by_a_rule_that_came_sinc
     assert bool(denial) is (since == "a rule")
 
 
-@pytest.mark.parametrize(
-    ("turn", "owed", "each", "sent"),
-    [(4, False, False, True), (3, False, True, False), (3, True, False, False), (3, True, True, True)],
-)
-def test_only_an_answer_that_was_not_told_is_told_while_it_idles(
-    turn: int, *, owed: bool, each: bool, sent: bool
-) -> None:
+@pytest.mark.parametrize(("turn", "owed", "sent"), [(4, False, True), (3, False, False), (3, True, True)])
+def test_only_an_answer_that_was_not_told_is_told_while_it_idles(turn: int, *, owed: bool, sent: bool) -> None:
     """Not whatever changes then, such as its rules."""
     answers: list[int] = []
     events: Any = SimpleNamespace(
@@ -201,7 +196,6 @@ def test_only_an_answer_that_was_not_told_is_told_while_it_idles(
         _stall=None,
         _answered_turn=3,
         _is_owed=owed,
-        _announces_each=each,
         _send_answer=lambda: answers.append(turn),
     )
     conversation_events.Webhooks._send_new(events)

@@ -11,7 +11,6 @@ from everturn.calls.unreadable_inputs import MOST_NAMED, STALLED_BY_SIGNALS, UNR
 from everturn.carryover import REMEMBERED_IDS
 from everturn.plans import UseResult
 from everturn.records import ToolCall, ToolResult
-from everturn.workflows import start_input
 from everturn.workflows.conversation import CLOSED_UNANSWERED
 from tests.support.one_run import OneRun, TaskFailed, elsewhere, patched, signalled
 
@@ -66,12 +65,10 @@ def test_a_start_for_which_nothing_is_to_be_done_is_one_if_something_was_handed_
     assert OneRun({"agent": "clerk", "carry": {}}).begin().outcome
 
 
-def test_an_odd_first_message_was_taken_by_older_versions() -> None:
-    start = {"agent": "clerk", "message": [{"kind": "thinking", "text": "hm"}]}
-    run = OneRun(start)
-    assert run.task(replaying=True).activities == [names.CALL_MODEL]
-    refused = OneRun(start).begin()
-    assert refused.patches == [start_input.USERS_KINDS_ONLY]
+def test_an_odd_first_message_is_refused() -> None:
+    refused = OneRun({"agent": "clerk", "message": [{"kind": "thinking", "text": "hm"}]}).begin()
+    [failed] = refused.of_kind("fail_workflow_execution")
+    assert "no parts of the kind 'thinking'" in failed["failure"]["message"]
 
 
 def test_a_start_that_another_worker_can_read_is_left_to_it() -> None:

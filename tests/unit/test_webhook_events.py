@@ -21,7 +21,7 @@ from everturn.records import Message, Outcome, ToolCall
 from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, size_of
 from everturn.state import State
 from everturn.webhooks import conversation_events
-from everturn.webhooks.conversation_events import EACH_ANSWER, MOST_AGENTS, MOST_CALLS, Webhooks, fitting_data
+from everturn.webhooks.conversation_events import MOST_AGENTS, MOST_CALLS, Webhooks, fitting_data
 from everturn.webhooks.records import WebhookFacts
 from tests.support.activity_errors import activity_error
 
@@ -41,21 +41,14 @@ class Told:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.messages: list[Any] = []
         self.options: list[Any] = []
-        self.patches: list[str] = []
-        self.is_new = True
         self.run_id = "run"
         self.error: FailureError | None = None
         self.logged: list[Any] = []
         monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="talk", run_id=self.run_id))
         monkeypatch.setattr(workflow, "now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
-        monkeypatch.setattr(workflow, "patched", self._patched)
         monkeypatch.setattr(workflow, "execute_local_activity", self._begin)
         monkeypatch.setattr(workflow, "wait_condition", self._wait)
         monkeypatch.setattr(conversation_events, "workflow_log", self._log)
-
-    def _patched(self, patch: str) -> bool:
-        self.patches.append(patch)
-        return self.is_new
 
     async def _begin(self, name: str, message: Any, **options: Any) -> None:
         await asyncio.sleep(0)
@@ -158,7 +151,6 @@ async def test_an_answer_that_the_run_before_began_is_owed(told: Told) -> None:
     webhooks = Webhooks(state, announced=())
     state.answering = False
     assert await told.events(webhooks) == ["conversation.done"]
-    assert told.patches == [EACH_ANSWER]
 
 
 async def test_an_answer_that_was_cancelled_before_its_first_turn_is_told(told: Told) -> None:
@@ -168,28 +160,6 @@ async def test_an_answer_that_was_cancelled_before_its_first_turn_is_told(told: 
     state.cancelled = "ada cancelled it"
     assert await told.events(webhooks) == ["conversation.done"]
     assert (told.last["outcome"]["status"], told.last["outcome"]["reason"]) == ("cancelled", "ada cancelled it")
-    assert webhooks.announced_each
-
-
-async def test_conversations_of_before_tell_only_of_answers_with_a_turn_of_their_own(told: Told) -> None:
-    told.is_new = False
-    webhooks = Webhooks(told.state(TARGET), announced=())
-    webhooks.owe_answer()
-    assert await told.events(webhooks) == []
-    assert not webhooks.announced_each
-
-
-async def test_the_patch_is_asked_for_only_if_it_makes_a_difference(told: Told) -> None:
-    """And once: each time would be an event."""
-    state = told.state(TARGET)
-    webhooks = Webhooks(state, announced=())
-    state.turn = 4
-    await told.events(webhooks)
-    assert told.patches == []
-    for _ in range(2):
-        webhooks.owe_answer()
-        await told.events(webhooks)
-    assert told.patches == [EACH_ANSWER]
 
 
 @pytest.mark.parametrize(
@@ -203,15 +173,13 @@ async def test_the_patch_is_asked_for_only_if_it_makes_a_difference(told: Told) 
         ({"turn": 3}, False),
         ({"turn": 3, "owed": True}, True),
         ({"targets": ()}, False),
-        ({"is_new": False}, False),
     ],
 )
 async def test_an_answer_is_told_before_the_next_message_is_taken_up(
     changed: dict[str, Any], tells: bool, told: Told
 ) -> None:
     facts: dict[str, Any] = {"waiting": True, "final": True, "cancelled": "", "abandoned": False, "turn": 4}
-    facts |= {"owed": False, "targets": (TARGET,), "is_new": True} | changed
-    told.is_new = facts["is_new"]
+    facts |= {"owed": False, "targets": (TARGET,)} | changed
     state = told.state(*facts["targets"])
     webhooks = Webhooks(state, announced=())
     if facts["owed"]:
