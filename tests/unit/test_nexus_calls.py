@@ -182,8 +182,8 @@ async def left_behind(reply: PlayedReply, operations: Operations, count: int) ->
 @pytest.mark.parametrize(
     ("left", "many", "full"),
     [
-        (ENOUGH_LEFT, False, False),
-        (ENOUGH_LEFT + 1, True, False),
+        (4, False, False),
+        (5, True, False),
         (MOST_LEFT, True, False),
         (MOST_LEFT + 1, True, True),
     ],
