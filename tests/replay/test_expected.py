@@ -7,8 +7,8 @@ import pytest
 from everturn.heartbeats.profiles import QUICK
 from tests.replay import EXPECTED, HISTORIES
 from tests.replay.commands import answers, commands
-from tests.replay.test_histories import named_in
 from tests.support.bounds import Bounds
+from tests.support.machine_names import named_in
 
 NAMES = sorted(file.stem for file in HISTORIES.glob("*.json"))
 

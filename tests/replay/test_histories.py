@@ -6,7 +6,7 @@ import json
 import os
 import re
 import subprocess
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.replay import HISTORIES
 from tests.replay.kinds import KINDS
 from tests.support import agreement, prepared
 from tests.support.agents import agent_on, hosting
+from tests.support.machine_names import named_in
 from tests.support.waiting import reaches
 from tests.support.watch import watched
 
@@ -86,19 +87,6 @@ async def test_another_order_of_tool_calls_is_noticed(monkeypatch: pytest.Monkey
     with pytest.raises(Diverged, match="diverges"):
         await replay_history(HISTORIES / "parallel_tools.json")
     await replay_history(HISTORIES / "plain_reply.json")
-
-
-PROCESS = r"\b\d{2,7}@"
-FOLDER = r"(?<![\w.\-/])/(?:home|Users|root|tmp|var|opt|usr|srv|mnt|work)/[^\s\"]*"
-SOURCE = r"(?<![\w.\-/])/[\w.\-/]+\.py\b"
-WINDOWS = r"\b[A-Z]:\\+\w[^\s\"]*"
-
-
-def named_in(recorded: str) -> list[str]:
-    """What a recorded history says about the machine that it comes from: processes and absolute paths."""
-    payloads = re.findall(r'"data":\s*"([A-Za-z0-9+/=]+)"', recorded)
-    text = "\n".join([recorded, *(b64decode(data).decode(errors="replace") for data in payloads)])
-    return re.findall("|".join((PROCESS, FOLDER, SOURCE, WINDOWS)), text)
 
 
 @pytest.mark.parametrize(
