@@ -149,7 +149,7 @@ async def test_what_runs_once_is_begun_again_in_rounds_that_get_longer(waits: Wa
 
 
 @pytest.mark.parametrize(
-    ("patience", "pauses"), [(5.0, [1, 2, 2]), (3.0, [1, 2]), (1.0, [1]), (0.5, [0.5]), (0.0, [0.001])]
+    ("patience", "pauses"), [(5.0, [1, 2, 2]), (3.0, [1, 2]), (1.5, [1, 0.5]), (1.0, [1]), (0.5, [0.5]), (0.0, [0.001])]
 )
 async def test_the_last_round_is_when_patience_is_over(patience: float, pauses: list[float], waits: Waits) -> None:
     errors = [handed_back(str(number)) for number in range(len(pauses) + 1)]

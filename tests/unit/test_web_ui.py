@@ -414,3 +414,14 @@ def test_texts_are_shown_up_to_their_bounds(beside: int, *, whole: bool) -> None
     assert (f"**Cause:** {cause}\n" in details, f"**Cure:** {cause.upper()}\n" in details) == (whole, whole)
     said = Message.user("s" * (web_ui.MESSAGE_CHARS + beside))
     assert next(web_ui.message_lines([said])).endswith("…") is not whole
+
+
+def test_what_is_cut_says_how_much_is_shown() -> None:
+    call = REFUND.model_copy(update={"arguments": {"note": "x" * 9_000}})
+    details = _details(Status(state="awaiting_approval", waiting=(call,)))
+    assert "\n[Cut: the first 2,000 characters are shown.]" in details
+
+
+def test_a_summary_is_a_line_of_eighty_characters() -> None:
+    """As our style has it, and lists in the Web UI show."""
+    assert web_ui.turn_summary(1, "m" * 100) == f"turn 1 · {'m' * 70}…"
