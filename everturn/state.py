@@ -117,7 +117,6 @@ class MessageInbox:
     def take_unanswered(self) -> list[Message]:
         """Takes out those that the first turn of the answer would have taken; none if there was that turn."""
         count = min(self.unanswered, max(1, how_many_fit(self.messages, MAX_INBOX_BYTES)))
-        self.unanswered = 0
         messages = self.messages[:count]
         self.messages = self.messages[count:]
         return messages

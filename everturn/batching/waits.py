@@ -133,6 +133,7 @@ class BatchWaits:
             self._missed += 1
             if self._missed > MOST_MISSED:
                 cause = UNREACHED.format(collector=turn.collector, times=self._missed)
+                self._missed = 0  # `resume` has as many tries
                 raise error from ApplicationError(cause, {"cure": UNREACHED_CURE})
             return None
         finally:

@@ -39,7 +39,7 @@ class TenantBudgetWorkflow:
         if self._problem:
             raise message_dispatch.invalid_start(f"This budget can't be kept: {self._problem}")
         while not self._removed:
-            await workflow.wait_condition(lambda: self._changed or self._removed or self._is_long)
+            await workflow.wait_condition(lambda: self._changed or self._is_long)
             self._changed = False
             now = workflow.time()
             await self._resume_all(self._ledger.wake_waiting(now))

@@ -243,6 +243,8 @@ def test_a_turn_whose_collector_has_just_ended_asks_anew_five_times() -> None:
     cause = "The batch's collector, 'batches:openai', could not be reached, 6 times in a row."
     shown = run.query("shown")
     assert (shown["error"], shown["error_cure"]) == (cause, "`resume` tries again.")
+    commands = run.signal("again", FIRST)
+    assert asked(run.sent(sent(run.fail(asked(commands), JOINS)), failed="no such workflow")), "as often as before"
 
 
 def test_collectors_that_have_just_ended_count_from_the_last_one_that_took_the_turn() -> None:
