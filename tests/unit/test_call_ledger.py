@@ -62,7 +62,7 @@ async def test_calls_without_a_result_are_cut_short_and_those_that_began_may_hav
     assert results[1] == RESULT
     assert ["taken effect" in results[index].text for index in (0, 2, 3)] == [True, True, False]
     assert [result.call_id for result in results] == [*"abcd"]
-    assert ledger.calls == ()
+    assert (ledger.calls, ledger.all_settled) == ((), True)
 
 
 async def test_a_reset_gives_calls_another_key(played_run: PlayedRun) -> None:

@@ -221,3 +221,17 @@ async def test_who_was_cancelled_is_stopped_though_a_result_was_taken_first(*, c
         task.cancel()
         await settle()
     assert (task.cancelled() or task.result()) == (True if cancelled else "went on")
+
+
+@pytest.mark.parametrize("ends", ["arrived", "failed", "cancelled"])
+async def test_a_signal_that_nobody_waits_for_is_no_error_of_asyncios(ends: str, played_run: PlayedRun) -> None:
+    """Which the fixture would see."""
+
+    async def signal() -> None:
+        if ends == "failed":
+            raise ApplicationError("it is over")
+        if ends == "cancelled":
+            raise asyncio.CancelledError
+
+    cancellation.begin_signal(signal())
+    await settle()

@@ -265,7 +265,9 @@ async def test_an_activity_that_ends_as_cancelled_since_its_conversation_was_clo
     await reply.begin(PAY, plan=[plan(task_queue="theirs")])
     await (await reply.run.scheduled("Pay")).fail(timed_out(TimeoutType.SCHEDULE_TO_START))
     activity = await reply.run.scheduled("Pay")
-    reply.commands.handlers.take_signal(names.CLOSE, ({},))
+    activity.waits_if_cancelled = True
+    await reply.send(names.CLOSE)
+    assert activity.asked_to_cancel
     await activity.fail(activity_error(Cancelled("as asked")))
     told = (await reply.result()).text
     assert told.startswith("This call was cut short: the conversation was closed. It was running")
