@@ -173,7 +173,7 @@ class PendingApprovals:
         call_id = pending.call.call_id
         assert expires is not None
         seconds = max((expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
-        remind = max(expiry.remind_before or 0.0, 0.0)
+        remind = expiry.remind_before or 0.0
         if 0 < remind < seconds:
             await workflow.sleep(seconds - remind, summary=f"{names.REMINDER}{call_id}")
             seconds = remind

@@ -119,6 +119,6 @@ def _call_headers(served: ActivityCall, chain_id: str) -> dict[str, str]:
     # A digest, since ids may be of any letters.
     key = json.dumps([workflow.info().workflow_id, chain_id, served.call_id])
     return {
-        names.CALL_HEADER: json.dumps(served.model_dump(mode="json", exclude_defaults=True)),
+        names.CALL_HEADER: json.dumps(served.model_dump(mode="json")),
         names.IDEMPOTENCY_HEADER: hashlib.sha256(key.encode()).hexdigest(),
     }
