@@ -33,6 +33,7 @@ _UNIT_TESTS = [
     "policy",
     "compaction",
     "early_decisions",
+    "bounds_page",
     "activity_results",
     "approval_waits",
     "call_headers",
