@@ -288,9 +288,10 @@ def test_a_turn_takes_so_many_messages_and_is_asked_again_with_the_same() -> Non
 
 def test_a_summary_leaves_the_messages_unanswered() -> None:
     state = new(message="Hello", keep_open=60.0)
+    state.receive_message(Message.user("And more"))
     state.begin_answer()
     state.begin_turn(summarise=True)
-    assert (state.inbox.unanswered, texts(state.inbox.messages), state.turn) == (1, ["Hello"], 1)
+    assert (state.inbox.unanswered, texts(state.inbox.messages), state.turn) == (2, ["Hello", "And more"], 1)
 
 
 def test_the_last_message_that_names_tools_says_which_there_are() -> None:
