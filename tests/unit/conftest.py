@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.played_run import PlayedReply, PlayedRun, settle
+from tests.support.fake_sdk import ReplyParts, FakeSdk, settle
 
 
 @pytest.fixture
-async def played_run(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PlayedRun]:
-    """A run without Temporal; what a test leaves under way in it ends with the test. No task may fail unnoticed."""
+async def fake_sdk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeSdk]:
+    """What a test leaves under way ends with the test. No task may fail unnoticed."""
     before = asyncio.all_tasks()
     unnoticed: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: unnoticed.append(context))
-    yield PlayedRun(monkeypatch)
+    yield FakeSdk(monkeypatch)
     for _ in range(2):  # some wait for their end when they are cancelled
         for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
             task.cancel()
@@ -26,6 +26,6 @@ async def played_run(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PlayedRun
 
 
 @pytest.fixture
-async def reply(played_run: PlayedRun) -> PlayedReply:
-    """The calls of a reply in that run."""
-    return PlayedReply(played_run)
+async def reply(fake_sdk: FakeSdk) -> ReplyParts:
+    """Its calls are still to begin."""
+    return ReplyParts(fake_sdk)
