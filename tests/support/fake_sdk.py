@@ -35,6 +35,7 @@ from everturn.workflows.commands import Commands
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
 from tests.support.payloads import of_unknown_encoding, payload_of
+from tests.support.watched_tasks import WatchedTask
 
 MANY_STEPS = 50
 """Turns of the event loop, in which everything that is ready has run."""
@@ -96,7 +97,7 @@ class Scheduled:
         await settle()
 
 
-class _Handle(asyncio.Task[RawValue | None]):
+class _Handle(WatchedTask):
     """What workflow code gets of it."""
 
     def __init__(self, end: Coroutine[Any, Any, RawValue | None], scheduled: Scheduled) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_sdk import ReplyParts, FakeSdk, settle
+from tests.support.fake_sdk import FakeSdk, ReplyParts, settle
+from tests.support.watched_tasks import watched_tasks
 
 
 @pytest.fixture
@@ -16,12 +17,16 @@ async def fake_sdk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeSdk]:
     unnoticed: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: unnoticed.append(context))
-    yield FakeSdk(monkeypatch)
-    for _ in range(2):  # some wait for their end when they are cancelled
-        for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
-            task.cancel()
-        await settle()
+    with watched_tasks() as tasks:
+        sdk = FakeSdk(monkeypatch)
+        yield sdk
+        for _ in range(2):  # some wait for their end when they are cancelled
+            for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
+                task.cancel()
+            await settle()
     loop.set_exception_handler(None)
+    tasks += [scheduled.task for scheduled in (*sdk.activities, *sdk.children)]
+    assert [task for task in tasks if task.failed_unnoticed] == []
     assert unnoticed == []
 
 
