@@ -9,12 +9,12 @@ from everturn import names
 from everturn.plans import ActivityCall
 from everturn.storage.data_converter import data_converter
 from everturn.workflows.call_headers import CallHeaders, serving
-from tests.support.played_run import PlayedRun
+from tests.support.fake_sdk import FakeSdk
 
 SERVED = ActivityCall(turn=3, call_id="a", tool="pay", own_queue=True)
 
 
-async def test_only_what_is_scheduled_for_a_call_has_its_header(played_run: PlayedRun) -> None:
+async def test_only_what_is_scheduled_for_a_call_has_its_header(fake_sdk: FakeSdk) -> None:
     scheduled: list[dict[str, Any]] = []
     outbound: list[Any] = []
 

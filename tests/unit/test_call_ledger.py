@@ -7,13 +7,13 @@ from everturn.plans import RunTool
 from everturn.records import ToolCall, ToolResult
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.chain import Chain
-from tests.support.played_run import PlayedRun
+from tests.support.fake_sdk import FakeSdk
 
 CALLS = tuple(ToolCall(call_id=call_id, name="pay") for call_id in "abc")
 RESULT = ToolResult(call_id="b", name="pay")
 
 
-async def test_a_reply_that_the_run_before_left_open_goes_on(played_run: PlayedRun) -> None:
+async def test_a_reply_that_the_run_before_left_open_goes_on(fake_sdk: FakeSdk) -> None:
     waits = (QuestionToPerson(call_id="a", chain_id="before"), QuestionToPerson(call_id="c"))
     plan = (RunTool(call_id="a"), RunTool(call_id="c"))
     ledger = CallLedger(OpenReply(calls=CALLS, plan=plan, waits=waits, results=(RESULT,)), Chain(""))
@@ -22,7 +22,7 @@ async def test_a_reply_that_the_run_before_left_open_goes_on(played_run: PlayedR
     assert (ledger.to_come, ledger.all_settled, ledger.in_events) == (2, False, ("b",))
 
 
-async def test_a_new_reply_knows_nothing_of_the_one_before(played_run: PlayedRun) -> None:
+async def test_a_new_reply_knows_nothing_of_the_one_before(fake_sdk: FakeSdk) -> None:
     ledger = CallLedger(OpenReply(), Chain(""))
     assert ledger.all_settled
     ledger.begin_reply(CALLS)
@@ -35,7 +35,7 @@ async def test_a_new_reply_knows_nothing_of_the_one_before(played_run: PlayedRun
     assert (ledger.in_events, ledger.to_come, ledger.all_settled) == ((), 3, False)
 
 
-async def test_a_reply_is_settled_once_each_call_has_its_result(played_run: PlayedRun) -> None:
+async def test_a_reply_is_settled_once_each_call_has_its_result(fake_sdk: FakeSdk) -> None:
     ledger = CallLedger(OpenReply(), Chain(""))
     ledger.begin_reply(CALLS[:2])
     for call_id, settled in (("b", False), ("a", True)):
@@ -43,7 +43,7 @@ async def test_a_reply_is_settled_once_each_call_has_its_result(played_run: Play
         assert ledger.all_settled is settled
 
 
-async def test_results_of_either_kind_are_in_events(played_run: PlayedRun) -> None:
+async def test_results_of_either_kind_are_in_events(fake_sdk: FakeSdk) -> None:
     ledger = CallLedger(OpenReply(), Chain(""))
     ledger.begin_reply(CALLS)
     ledger.results = dict.fromkeys("abc", RESULT)
@@ -51,7 +51,7 @@ async def test_results_of_either_kind_are_in_events(played_run: PlayedRun) -> No
     assert ledger.in_events == ("a", "c")
 
 
-async def test_calls_without_a_result_are_cut_short_and_those_that_began_may_have_run(played_run: PlayedRun) -> None:
+async def test_calls_without_a_result_are_cut_short_and_those_that_began_may_have_run(fake_sdk: FakeSdk) -> None:
     ledger = CallLedger(OpenReply(), Chain(""))
     calls = tuple(ToolCall(call_id=call_id, name="pay") for call_id in "abcd")
     ledger.begin_reply(calls)
@@ -65,8 +65,8 @@ async def test_calls_without_a_result_are_cut_short_and_those_that_began_may_hav
     assert (ledger.calls, ledger.all_settled) == ((), True)
 
 
-async def test_a_reset_gives_calls_another_key(played_run: PlayedRun) -> None:
+async def test_a_reset_gives_calls_another_key(fake_sdk: FakeSdk) -> None:
     assert (Chain("").id, Chain("carried").id, Chain("", reset_run="r").reset_run) == ("run", "carried", "r")
-    played_run.info.original_execution_run_id = "before"
+    fake_sdk.info.original_execution_run_id = "before"
     chain = Chain("carried", reset_run="r")
     assert (chain.id, chain.reset_run) == ("run", "run")

@@ -13,14 +13,14 @@ from temporalio.exceptions import ApplicationError
 from everturn.workflows import cancellation
 from everturn.workflows.cancellation import result_or_cancellation, run_together, stop_if_cancelled, wait_for_turn
 from tests.support.activity_errors import activity_error
-from tests.support.played_run import PlayedRun, Scheduled, settle
+from tests.support.fake_sdk import FakeSdk, Scheduled, settle
 
 
 def waiting(scheduled: Scheduled) -> asyncio.Task[Any]:
     return asyncio.create_task(result_or_cancellation(scheduled.task))
 
 
-async def test_a_result_that_comes_together_with_a_cancellation_counts(played_run: PlayedRun) -> None:
+async def test_a_result_that_comes_together_with_a_cancellation_counts(fake_sdk: FakeSdk) -> None:
     scheduled = Scheduled("pay", None, {})
     task = waiting(scheduled)
     await settle()
@@ -31,7 +31,7 @@ async def test_a_result_that_comes_together_with_a_cancellation_counts(played_ru
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_without_a_result_the_activity_is_cancelled_and_its_end_waited_for(
-    waits: bool, played_run: PlayedRun
+    waits: bool, fake_sdk: FakeSdk
 ) -> None:
     scheduled = Scheduled("pay", None, {})
     scheduled.waits_if_cancelled = waits
@@ -50,7 +50,7 @@ async def test_without_a_result_the_activity_is_cancelled_and_its_end_waited_for
         assert task.cancelled()
 
 
-async def test_an_error_that_comes_together_with_a_cancellation_is_a_cancellation(played_run: PlayedRun) -> None:
+async def test_an_error_that_comes_together_with_a_cancellation_is_a_cancellation(fake_sdk: FakeSdk) -> None:
     scheduled = Scheduled("pay", None, {})
     task = waiting(scheduled)
     await settle()
@@ -60,7 +60,7 @@ async def test_an_error_that_comes_together_with_a_cancellation_is_a_cancellatio
 
 
 class Turn:
-    def __init__(self, run: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.hurried: list[str] = []
         self.lost: list[BaseException] = []
         self.workflow_cancelled: str | None = None
@@ -72,8 +72,8 @@ class Turn:
 
 
 @pytest.fixture
-async def turn(played_run: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> Turn:
-    return Turn(played_run, monkeypatch)
+async def turn(fake_sdk: FakeSdk, monkeypatch: pytest.MonkeyPatch) -> Turn:
+    return Turn(monkeypatch)
 
 
 async def test_a_turn_that_nobody_cancels_is_waited_for(turn: Turn) -> None:
@@ -156,7 +156,7 @@ async def test_an_activity_that_somebody_else_cancelled_is_a_cancelled_turn(turn
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), activity_error(ApplicationError("cancelled"))])
 async def test_of_parts_that_run_together_all_end_before_the_first_one_is_raised(
-    error: BaseException, played_run: PlayedRun
+    error: BaseException, fake_sdk: FakeSdk
 ) -> None:
     ends: list[str] = []
     fails = asyncio.Event()
@@ -188,7 +188,7 @@ async def test_of_parts_that_run_together_all_end_before_the_first_one_is_raised
         await together
 
 
-async def test_parts_that_are_cancelled_together_are_cancelled_once(played_run: PlayedRun) -> None:
+async def test_parts_that_are_cancelled_together_are_cancelled_once(fake_sdk: FakeSdk) -> None:
     cancelled: list[int] = []
 
     async def part() -> None:
@@ -224,7 +224,7 @@ async def test_who_was_cancelled_is_stopped_though_a_result_was_taken_first(*, c
 
 
 @pytest.mark.parametrize("ends", ["arrived", "failed", "cancelled"])
-async def test_a_signal_that_nobody_waits_for_is_no_error_of_asyncios(ends: str, played_run: PlayedRun) -> None:
+async def test_a_signal_that_nobody_waits_for_is_no_error_of_asyncios(ends: str, fake_sdk: FakeSdk) -> None:
     """Which the fixture would see."""
 
     async def signal() -> None:

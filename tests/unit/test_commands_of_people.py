@@ -15,7 +15,7 @@ from everturn.policy import MAX_RULES
 from everturn.records import Text, ToolCall, ToolResult
 from everturn.sizes import RUN_BYTES, SMALL_DECISION_BYTES
 from everturn.workflows import message_dispatch
-from tests.support.one_run import OneRun, Refused, signalled
+from tests.support.played_runs import PlayedConversation, Refused, signalled
 
 PAY = ToolCall(call_id="a", name="pay", arguments={"cents": 5})
 LOOK = ToolCall(call_id="b", name="look")
@@ -24,26 +24,26 @@ ASK_FIRST = RunTool(call_id="a", approval="it asks")
 ODD_PARTS = [{"kind": "thinking", "text": "hm"}]
 
 
-def idle(**given: Any) -> OneRun:
-    return OneRun(**{"keep_open": 60.0} | given).begin().reply("Hi.")
+def idle(**given: Any) -> PlayedConversation:
+    return PlayedConversation(**{"keep_open": 60.0} | given).begin().reply("Hi.")
 
 
-def at_work(**given: Any) -> OneRun:
-    return OneRun(**{"keep_open": 60.0} | given).begin()
+def at_work(**given: Any) -> PlayedConversation:
+    return PlayedConversation(**{"keep_open": 60.0} | given).begin()
 
 
-def waiting(**given: Any) -> OneRun:
+def waiting(**given: Any) -> PlayedConversation:
     """Its first call waits for an approval, and its second one for an answer from outside."""
     return at_work(**given).reply("", PAY, LOOK, plan=(ASK_FIRST, AwaitAnswer(call_id="b")))
 
 
-def refusal(run: OneRun, name: str, **payload: Any) -> str:
+def refusal(run: PlayedConversation, name: str, **payload: Any) -> str:
     with pytest.raises(Refused) as refused:
         run.update(name, **payload)
     return str(refused.value)
 
 
-def ignored(run: OneRun, name: str, **payload: Any) -> list[str]:
+def ignored(run: PlayedConversation, name: str, **payload: Any) -> list[str]:
     """Why the signal was ignored, as the log says."""
     run.logged.clear()
     run.signal(name, **payload)
@@ -51,7 +51,7 @@ def ignored(run: OneRun, name: str, **payload: Any) -> list[str]:
     return [why[2] for why in whys if why]
 
 
-def results(run: OneRun) -> list[tuple[str, str]]:
+def results(run: PlayedConversation) -> list[tuple[str, str]]:
     """What the open turn's model is told of the calls."""
     parts = [part for message in run.request()["delta"] for part in message["parts"] if part["kind"] == "tool_result"]
     return [(part["call_id"], "".join(piece["text"] for piece in part["content"])) for part in parts]
@@ -88,7 +88,7 @@ def test_no_update_is_taken_while_it_closes_but_a_signal_is() -> None:
     assert refusal(run, names.MESSAGE, text="More") == problem
     assert ignored(run, names.MESSAGE, text="Late") == []
     assert ignored(run, names.MESSAGE) == [problem]
-    assert run.reply("Hi.").handed
+    assert run.reply("Hi.").next_start
 
 
 def test_a_message_of_kinds_that_no_user_sends_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_what_is_large_is_refused_by_a_run_that_is_full(left: int) -> None:
     assert f"this run has only {left:,} left" in problem
     assert run.update(names.MESSAGE, text="small") == {"taken": True}
     run.signal(names.MESSAGE, text="x" * (SMALL_DECISION_BYTES + 1_000))  # it is in the history already
-    carry = (run.reply("Hi.").handed or {})["carry"]
+    carry = (run.reply("Hi.").next_start or {})["carry"]
     assert len(carry["inbox"]) == 2
 
 
@@ -134,7 +134,7 @@ def test_an_approved_call_runs_and_a_denied_one_does_not() -> None:
     assert run.update(names.APPROVE, call_id="a", by="ann") == {"call_ids": ["a"]}
     assert (run.activities, run.state) == (["pay"], "awaiting_answer")
     assert run.update(names.DENY, call_id="b", by="ann", reason="no need") == {"call_ids": ["b"]}
-    run.task(run.ended("pay", PAID))
+    run.complete("pay", PAID)
     assert results(run) == [
         ("a", "paid"),
         ("b", "This call was denied by ann. Its client had it already, and may have run it. Reason: no need"),
@@ -233,7 +233,7 @@ def test_pause_and_resume_say_the_state_and_why_they_can_not_be() -> None:
 
 def test_a_resume_that_comes_with_a_failure_is_for_its_stall() -> None:
     run = at_work()
-    run.task(signalled(names.RESUME), run.failed(names.CALL_MODEL, "Broken"))
+    run.task(signalled(names.RESUME), run.turn_failed("Broken"))
     assert (run.state, run.activities) == ("running", [names.CALL_MODEL])
 
 
@@ -267,18 +267,18 @@ def test_a_conversation_that_is_listed_as_paused_is_shown_as_it_runs_on() -> Non
     run = at_work(carry=CarryOver(facts={"indexed": True}), message="Hello")
     run.signal(names.PAUSE)
     run.signal(names.CLOSE)
-    assert [shown[names.EVERTURN_STATUS] for shown in run.shown] == ["running", "paused", "running"]
-    again = at_work(carry=CarryOver(facts={"indexed": True}), message="Hello").fail()
+    assert [shown[names.EVERTURN_STATUS] for shown in run.listed] == ["running", "paused", "running"]
+    again = at_work(carry=CarryOver(facts={"indexed": True}), message="Hello").fail_turn()
     again.signal(names.RESUME)
-    assert [shown[names.EVERTURN_STATUS] for shown in again.shown] == ["running", "stalled", "running"]
+    assert [shown[names.EVERTURN_STATUS] for shown in again.listed] == ["running", "stalled", "running"]
 
 
 def test_an_answer_that_was_cancelled_as_a_run_begins_is_not_taken_up() -> None:
     carry = CarryOver(owed=True, turn=1, length=2, started_at=1.0, digest="d")
-    run = OneRun(message=(), keep_open=60.0, carry=carry)
+    run = PlayedConversation(message=(), keep_open=60.0, carry=carry)
     run.task(signalled(names.CANCEL_TURN))
-    assert (run.asked, run.state) == ([], "idle")
-    on = OneRun(message=(), keep_open=60.0, carry=carry).begin()
+    assert (run.scheduled, run.state) == ([], "idle")
+    on = PlayedConversation(message=(), keep_open=60.0, carry=carry).begin()
     assert on.activities == [names.CALL_MODEL]
 
 

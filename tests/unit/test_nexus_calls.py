@@ -17,7 +17,7 @@ from everturn.limits import Limits
 from everturn.plans import ActivityCall, CheckedCall, RunNexus
 from everturn.records import ToolCall
 from everturn.workflows.nexus_operations import AT_ONCE, MOST_LEFT, Closed
-from tests.support.played_run import PlayedReply, PlayedRun, Scheduled, settle
+from tests.support.fake_sdk import FakeSdk, ReplyParts, Scheduled, settle
 
 PAY = ToolCall(call_id="a", name="pay", arguments={"cents": 5})
 
@@ -37,8 +37,7 @@ def timed_out() -> BaseException:
 class Operations:
     """Those that were scheduled; each begins when the test says so."""
 
-    def __init__(self, run: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.run = run
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scheduled: list[Scheduled] = []
         self.begin: list[asyncio.Future[None]] = []
         self.clients: list[dict[str, Any]] = []
@@ -60,25 +59,25 @@ class Operations:
 
 
 @pytest.fixture
-async def operations(played_run: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> Operations:
-    return Operations(played_run, monkeypatch)
+async def operations(fake_sdk: FakeSdk, monkeypatch: pytest.MonkeyPatch) -> Operations:
+    return Operations(monkeypatch)
 
 
 def plan(**changes: Any) -> RunNexus:
     return RunNexus(**{"call_id": "a", "endpoint": "shop", "service": "Bank", "operation": "pay", **changes})
 
 
-async def called(reply: PlayedReply, call: ToolCall = PAY, **changes: Any) -> None:
+async def called(reply: ReplyParts, call: ToolCall = PAY, **changes: Any) -> None:
     """Its check is over."""
     await reply.begin(call, plan=[plan(**changes)])
-    check = await reply.run.scheduled(names.CHECK_CALL)
+    check = await reply.sdk.scheduled(names.CHECK_CALL)
     assert check.input.endpoint == "shop"
     await check.finish(CheckedCall(arguments={"cents": "checked"}, run_id="run"))
 
 
 @pytest.mark.parametrize(("by_position", "sent"), [(None, {"cents": 5}), (("cents",), 5), (("other",), None)])
 async def test_an_operation_is_scheduled_as_its_service_knows_it(
-    by_position: Any, sent: Any, reply: PlayedReply, operations: Operations
+    by_position: Any, sent: Any, reply: ReplyParts, operations: Operations
 ) -> None:
     await called(reply, by_position=by_position)
     (operation,) = operations.scheduled
@@ -91,10 +90,10 @@ async def test_an_operation_is_scheduled_as_its_service_knows_it(
     operations.begin[0].set_result(None)
     await operation.finish("paid")
     assert (await reply.result()).text == "paid"
-    assert reply.run.timers[0].fires.cancelled()
+    assert reply.sdk.timers[0].fires.cancelled()
 
 
-async def test_a_failed_operation_is_for_the_model(reply: PlayedReply, operations: Operations) -> None:
+async def test_a_failed_operation_is_for_the_model(reply: ReplyParts, operations: Operations) -> None:
     await called(reply, max_chars=1_000)
     operations.begin[0].set_result(None)
     await operations.scheduled[0].fail(operation_error(ApplicationError("x" * 5_000, type="Broke")))
@@ -105,7 +104,7 @@ async def test_a_failed_operation_is_for_the_model(reply: PlayedReply, operation
 
 
 async def test_an_operation_that_its_own_side_cancelled_is_for_the_model(
-    reply: PlayedReply, operations: Operations
+    reply: ReplyParts, operations: Operations
 ) -> None:
     await called(reply)
     operations.begin[0].set_result(None)
@@ -114,17 +113,17 @@ async def test_an_operation_that_its_own_side_cancelled_is_for_the_model(
     assert (told.is_error, told.text) == (True, "by its handler")
 
 
-async def test_an_operation_that_timed_out_may_have_taken_effect(reply: PlayedReply, operations: Operations) -> None:
+async def test_an_operation_that_timed_out_may_have_taken_effect(reply: ReplyParts, operations: Operations) -> None:
     await called(reply)
     operations.begin[0].set_result(None)
     await operations.scheduled[0].fail(operation_error(timed_out()))
     assert (await reply.result()).text.endswith("It may or may not have taken effect.")
 
 
-async def test_an_operation_that_nobody_begins_is_shown_to_wait(reply: PlayedReply, operations: Operations) -> None:
+async def test_an_operation_that_nobody_begins_is_shown_to_wait(reply: ReplyParts, operations: Operations) -> None:
     await called(reply)
     assert reply.awaited_worker.cause is None
-    assert await reply.run.fire(f"{names.NOT_BEGUN}a") == 20.0
+    assert await reply.sdk.fire(f"{names.NOT_BEGUN}a") == 20.0
     cause = "No handler at the Nexus endpoint 'shop' started 'Bank/pay' within 20 s."
     assert (reply.awaited_worker.cause or "").startswith(cause)
     assert (reply.awaited_worker.cure or "").endswith("endpoint get --name shop")
@@ -136,12 +135,12 @@ async def test_an_operation_that_nobody_begins_is_shown_to_wait(reply: PlayedRep
 
 
 async def test_an_operation_that_nobody_began_is_not_waited_for_once_its_conversation_is_closed(
-    reply: PlayedReply, operations: Operations
+    reply: ReplyParts, operations: Operations
 ) -> None:
     await called(reply)
     await reply.send(names.CLOSE)
     assert reply.ledger.results == {}, "it may yet begin in time"
-    await reply.run.fire(f"{names.NOT_BEGUN}a")
+    await reply.sdk.fire(f"{names.NOT_BEGUN}a")
     told = (await reply.result()).text
     assert told == (
         "This call was cut short: the conversation was closed. It was running: it may or may not have taken effect."
@@ -149,9 +148,9 @@ async def test_an_operation_that_nobody_began_is_not_waited_for_once_its_convers
 
 
 async def test_only_so_many_operations_run_at_once_and_none_begins_once_its_conversation_is_closed(
-    played_run: PlayedRun, operations: Operations
+    fake_sdk: FakeSdk, operations: Operations
 ) -> None:
-    reply = PlayedReply(played_run, limits=Limits(max_parallel_calls=AT_ONCE + 1))
+    reply = ReplyParts(fake_sdk, limits=Limits(max_parallel_calls=AT_ONCE + 1))
     served = ActivityCall(turn=1, call_id="a", tool="pay")
     run = reply.open_calls.operations.run_operation
     tasks = [asyncio.create_task(run(plan(), [], served, chain_id="run", summary="")) for _ in range(AT_ONCE + 1)]
@@ -166,7 +165,7 @@ async def test_only_so_many_operations_run_at_once_and_none_begins_once_its_conv
     assert (len(operations.scheduled), closed.value.was_scheduled) == (AT_ONCE, False)
 
 
-async def left_behind(reply: PlayedReply, operations: Operations, count: int) -> list[Scheduled]:
+async def left_behind(reply: ReplyParts, operations: Operations, count: int) -> list[Scheduled]:
     """So many turns were cancelled while their operation ran."""
     for _ in range(count):
         await called(reply)
@@ -175,7 +174,7 @@ async def left_behind(reply: PlayedReply, operations: Operations, count: int) ->
         await reply.send(names.CANCEL_TURN)
         reply.state.cancelled = ""
         reply.open_calls.close_reply("enough")
-        reply.run.length += 1
+        reply.sdk.length += 1
     return operations.scheduled[-count:]
 
 
@@ -189,7 +188,7 @@ async def left_behind(reply: PlayedReply, operations: Operations, count: int) ->
     ],
 )
 async def test_a_run_leaves_only_so_many_operations_behind(
-    left: int, *, many: bool, full: bool, reply: PlayedReply, operations: Operations
+    left: int, *, many: bool, full: bool, reply: ReplyParts, operations: Operations
 ) -> None:
     """Those that timed out, and those that were cancelled and have not ended."""
     await left_behind(reply, operations, left - 2)
@@ -211,7 +210,7 @@ async def test_a_run_leaves_only_so_many_operations_behind(
     ("ends", "still_left"), [("finished", False), ("failed", False), ("cancelled", False), ("timed out", True)]
 )
 async def test_an_operation_that_was_cancelled_is_left_until_it_ends(
-    ends: str, *, still_left: bool, reply: PlayedReply, operations: Operations
+    ends: str, *, still_left: bool, reply: ReplyParts, operations: Operations
 ) -> None:
     """If it times out, Temporal counts it as open for as long as the run goes on."""
     first, *_ = await left_behind(reply, operations, 5)
@@ -228,13 +227,13 @@ async def test_an_operation_that_was_cancelled_is_left_until_it_ends(
     assert reply.open_calls.operations.many_left is still_left
 
 
-async def test_an_operation_that_never_began_is_not_left_behind(reply: PlayedReply, operations: Operations) -> None:
+async def test_an_operation_that_never_began_is_not_left_behind(reply: ReplyParts, operations: Operations) -> None:
     for _ in range(5):
         await called(reply)
-        await reply.run.fire(f"{names.NOT_BEGUN}a")
+        await reply.sdk.fire(f"{names.NOT_BEGUN}a")
         reply.state.closing = True
         await settle()
         reply.state.closing = False
         reply.open_calls.close_reply("enough")
-        reply.run.length += 1
+        reply.sdk.length += 1
     assert not reply.open_calls.operations.many_left

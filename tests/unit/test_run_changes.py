@@ -22,7 +22,7 @@ from everturn.workflows import continue_as_new
 from everturn.workflows.activity_results import ActivityResults
 from everturn.workflows.recent_messages import RecentMessages
 from tests.support.bounds import Bounds
-from tests.support.one_run import BEGAN, OneRun
+from tests.support.played_runs import BEGAN, PlayedConversation
 
 
 class Run:
@@ -180,8 +180,8 @@ def test_an_inbox_of_too_many_messages_has_to_be_answered_first(run: Run) -> Non
 
 def test_messages_that_are_due_are_brought_along_at_once() -> None:
     carry = CarryOver(length=2, earlier=StoredInRun(run_id="r"), keep_by=7.0, started_at=1.0)
-    run = OneRun(message=(), keep_open=600.0, carry=carry).begin()
-    assert [seconds for seconds in run.timers.values() if seconds < 600.0] in ([], [0.0])
+    run = PlayedConversation(message=(), keep_open=600.0, carry=carry).begin()
+    assert [timer.seconds for timer in run.timers if timer.seconds < 600.0] in ([], [0.0])
     assert run.of_kind("schedule_activity") or run.timers
 
 
@@ -194,29 +194,28 @@ def test_messages_that_are_due_are_brought_along_at_once() -> None:
     ],
 )
 def test_messages_that_are_here_or_are_kept_are_not_brought_along(carried: dict[str, Any]) -> None:
-    run = OneRun(message=(), keep_open=600.0, carry=CarryOver(length=2, started_at=1.0, **carried)).begin()
-    assert (run.asked, list(run.timers.values())) == ([], [600.0])
+    run = PlayedConversation(message=(), keep_open=600.0, carry=CarryOver(length=2, started_at=1.0, **carried)).begin()
+    assert (run.scheduled, [timer.seconds for timer in run.timers]) == ([], [600.0])
 
 
 def test_messages_that_were_brought_along_are_handed_on() -> None:
     """And are not where they were."""
     before = [Message.user("before"), Message.user("and")]
     carry = CarryOver(length=2, earlier=StoredInRun(run_id="r"), keep_by=BEGAN.timestamp() + 50, started_at=1.0)
-    run = OneRun(message=(), keep_open=600.0, carry=carry).begin()
-    run.timers = {number: seconds for number, seconds in run.timers.items() if seconds < 600.0}
-    run.fire_timers()
-    run.task(run.ended(names.KEEP_TRANSCRIPT, Packed(data=pack(before))))
+    run = PlayedConversation(message=(), keep_open=600.0, carry=carry).begin()
+    run.fire(*(timer for timer in run.timers if timer.seconds < 600.0))
+    run.complete(names.KEEP_TRANSCRIPT, Packed(data=pack(before)))
     run.signal(names.MESSAGE, text="Next")
     run.suggested = True
     run.signal(names.MESSAGE, text="More").reply("Yes.")
-    handed = (run.handed or {})["carry"]
+    handed = (run.next_start or {})["carry"]
     assert (handed["earlier"]["kind"], handed.get("keep_by"), handed["length"]) == ("packed", None, 4)
 
 
 def test_a_run_that_ends_has_the_next_ones_tasks_time_out_soon() -> None:
-    run = OneRun(keep_open=60.0, task_timeout=timedelta(hours=1)).begin()
+    run = PlayedConversation(keep_open=60.0, task_timeout=timedelta(hours=1)).begin()
     (moved,) = run.of_kind("continue_as_new_workflow_execution")
-    assert moved["workflow_task_timeout"] == f"{TASK_TIMEOUT.seconds}s"
+    assert moved.attributes.workflow_task_timeout.ToTimedelta() == TASK_TIMEOUT
 
 
 def test_the_next_run_is_of_the_same_chain() -> None:

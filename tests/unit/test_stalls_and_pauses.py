@@ -12,11 +12,11 @@ from everturn.calls.unreadable_inputs import MOST_NAMED, STALLED_BY_SIGNALS
 from everturn.tracing import WaitSpan
 from everturn.workflows.message_dispatch import LostSignal
 from everturn.workflows.stalls_and_pauses import StallsAndPauses
-from tests.support.played_run import PlayedReply, PlayedRun, settle
+from tests.support.fake_sdk import FakeSdk, ReplyParts, settle
 
 
 class Held:
-    def __init__(self, reply: PlayedReply) -> None:
+    def __init__(self, reply: ReplyParts) -> None:
         self.reply = reply
         self.state = reply.state
         self.stalls: StallsAndPauses = reply.commands.stalls_and_pauses
@@ -37,7 +37,7 @@ class Held:
 
 
 @pytest.fixture
-async def held(reply: PlayedReply, played_run: PlayedRun) -> Held:
+async def held(reply: ReplyParts, fake_sdk: FakeSdk) -> Held:
     reply.state.answering = True
     return Held(reply)
 
@@ -48,7 +48,7 @@ async def test_a_stalled_conversation_waits_until_somebody_resumes_it(held: Held
     assert held.state.stall
     assert (held.state.stall.cause, held.state.stall.cure, held.stalls.is_held) == ("no worker", "start one", True)
     assert held.reply.changes > changes
-    held.reply.run.time += 60
+    held.reply.sdk.time += 60
     await held.send(names.RESUME, by="ann")
     assert task.done()
     assert not held.stalls.is_held
@@ -89,7 +89,7 @@ async def test_a_resume_that_comes_together_with_its_stall_counts_for_this_one_o
 
 async def test_a_resume_of_an_earlier_workflow_task_does_not_count(held: Held) -> None:
     held.reply.commands.handlers.take_signal(names.RESUME, ({},))
-    held.reply.run.time += 1
+    held.reply.sdk.time += 1
     assert not (await held.stall()).done()
 
 
@@ -123,14 +123,14 @@ async def test_signals_that_can_not_be_read_stall_the_conversation_some_at_a_tim
     task = asyncio.create_task(held.stalls.stall_if_signals_were_lost())
     await settle()
     numbers = ",".join(map(str, range(1, MOST_NAMED + 1)))
-    assert held.reply.run.markers == [f"{STALLED_BY_SIGNALS}{numbers}"]
+    assert held.reply.sdk.markers == [f"{STALLED_BY_SIGNALS}{numbers}"]
     assert held.state.stall
     assert all(text in held.state.stall.cause for text in ("signal-1", f"signal-{MOST_NAMED}", "no key"))
     assert f"signal-{MOST_NAMED + 1}" not in held.state.stall.cause
     await held.send(names.RESUME)
     assert held.state.stall
     assert f"signal-{MOST_NAMED + 1}" in held.state.stall.cause
-    assert held.reply.run.markers[1:] == [f"{STALLED_BY_SIGNALS}{MOST_NAMED + 1}"]
+    assert held.reply.sdk.markers[1:] == [f"{STALLED_BY_SIGNALS}{MOST_NAMED + 1}"]
     await held.send(names.RESUME)
     assert task.done()
     assert held.state.name != "stalled"
@@ -140,4 +140,4 @@ async def test_signals_that_were_lost_hold_up_no_conversation_that_is_closed(hel
     held.reply.commands.handlers.lost = lost(1)
     held.state.closing = True
     await held.stalls.wait_while_paused()
-    assert held.reply.run.markers == []
+    assert held.reply.sdk.markers == []

@@ -16,7 +16,7 @@ from everturn.policy import Rule
 from everturn.records import Outcome, ToolCall, Usage
 from everturn.sizes import MAX_OUTCOME_BYTES, RUN_BYTES
 from everturn.tracing import TraceContext
-from tests.support.played_run import PlayedReply, PlayedRun, Scheduled, settle
+from tests.support.fake_sdk import FakeSdk, ReplyParts, Scheduled, settle
 
 ASK = ToolCall(call_id="a", name="helper", arguments={"message": "Help *me*."})
 DONE = Outcome(status="completed", text="Done.")
@@ -37,16 +37,16 @@ def ended(cause: BaseException) -> ChildWorkflowError:
     return error
 
 
-async def begun(reply: PlayedReply, *calls: ToolCall) -> Scheduled:
+async def begun(reply: ReplyParts, *calls: ToolCall) -> Scheduled:
     await reply.begin(*(calls or (ASK,)), plan=[RunAgent(call_id="a", agent="helper:v2")])
-    return reply.run.children[-1]
+    return reply.sdk.children[-1]
 
 
-async def test_a_sub_agents_conversation_has_what_the_one_that_asks_has(played_run: PlayedRun) -> None:
+async def test_a_sub_agents_conversation_has_what_the_one_that_asks_has(fake_sdk: FakeSdk) -> None:
     notify = Notify(workflow_id="boss", signal="waits")
     trace = TraceContext(traceparent=f"00-{1:032x}-{2:016x}-01")
-    reply = PlayedReply(
-        played_run, tenant="acme", metadata={"shop": "7"}, notify=notify, stream=True, trace=trace,
+    reply = ReplyParts(
+        fake_sdk, tenant="acme", metadata={"shop": "7"}, notify=notify, stream=True, trace=trace,
         policy=(Rule(tool="look", then="deny"),), limits=None,
     )  # fmt: skip
     child = await begun(reply)
@@ -67,27 +67,27 @@ async def test_a_sub_agents_conversation_has_what_the_one_that_asks_has(played_r
     assert child.options["static_details"] == "Agent **helper:v2**, asked by `talk`"
 
 
-async def test_a_minimal_conversation_says_nothing_outside_of_its_payloads(played_run: PlayedRun) -> None:
-    child = await begun(PlayedReply(played_run, visibility="minimal"))
+async def test_a_minimal_conversation_says_nothing_outside_of_its_payloads(fake_sdk: FakeSdk) -> None:
+    child = await begun(ReplyParts(fake_sdk, visibility="minimal"))
     assert child.options.keys() & {"static_summary", "static_details"} == set()
     assert child.options["memo"] is None
 
 
-async def test_a_sub_agent_without_a_message_is_named_in_its_summary(reply: PlayedReply) -> None:
+async def test_a_sub_agent_without_a_message_is_named_in_its_summary(reply: ReplyParts) -> None:
     child = await begun(reply, ToolCall(call_id="a", name="helper", arguments={}))
     assert child.options["static_summary"] == "helper:v2"
 
 
 @pytest.mark.parametrize(("left", "told"), [(RUN_BYTES, False), (MAX_OUTCOME_BYTES, True)])
 async def test_a_sub_agent_is_told_its_room_if_there_is_less_than_for_any_outcome(
-    left: int, *, told: bool, reply: PlayedReply
+    left: int, *, told: bool, reply: ReplyParts
 ) -> None:
-    reply.run.size = RUN_BYTES - left
+    reply.sdk.size = RUN_BYTES - left
     caller = (await begun(reply)).input.caller
     assert (caller.room is not None) is told
 
 
-async def test_a_sub_agent_is_at_work_until_it_ends_and_its_cost_is_added(reply: PlayedReply) -> None:
+async def test_a_sub_agent_is_at_work_until_it_ends_and_its_cost_is_added(reply: ReplyParts) -> None:
     changes = reply.changes
     child = await begun(reply)
     assert reply.agents.running == {"a": AskedAgent(call_id="a", agent="helper:v2", conversation_id="talk.a")}
@@ -107,7 +107,7 @@ async def test_a_sub_agent_is_at_work_until_it_ends_and_its_cost_is_added(reply:
         (ended(exceptions.TerminatedError("T")), "its conversation was terminated"),
     ],
 )
-async def test_the_model_is_told_why_there_is_no_answer(error: Exception, reason: str, reply: PlayedReply) -> None:
+async def test_the_model_is_told_why_there_is_no_answer(error: Exception, reason: str, reply: ReplyParts) -> None:
     await (await begun(reply)).fail(error)
     told = await reply.result()
     assert (told.text, told.is_error) == (f"helper could not answer: {reason}.", True)
@@ -115,7 +115,7 @@ async def test_the_model_is_told_why_there_is_no_answer(error: Exception, reason
 
 
 async def test_a_conversation_that_runs_already_is_not_joined(
-    reply: PlayedReply, monkeypatch: pytest.MonkeyPatch
+    reply: ReplyParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def start(*_: Any, **__: Any) -> None:
         raise WorkflowAlreadyStartedError("talk.a", names.CONVERSATION)
@@ -125,13 +125,13 @@ async def test_a_conversation_that_runs_already_is_not_joined(
     assert (await reply.result()).text == "helper could not answer: a conversation 'talk.a' is already running."
 
 
-async def test_an_outcome_that_can_not_be_read_is_for_a_person(reply: PlayedReply) -> None:
+async def test_an_outcome_that_can_not_be_read_is_for_a_person(reply: ReplyParts) -> None:
     await (await begun(reply)).finish_unreadably()
     assert "The outcome of helper:v2's conversation can't be read" in reply.state.pending["a"].asked.why
     assert reply.ledger.running == set()
 
 
-async def test_a_sub_agent_is_closed_with_the_conversation_that_asked(reply: PlayedReply) -> None:
+async def test_a_sub_agent_is_closed_with_the_conversation_that_asked(reply: ReplyParts) -> None:
     child = await begun(reply)
     assert child.signals == []
     await reply.send(names.CLOSE)
@@ -141,7 +141,7 @@ async def test_a_sub_agent_is_closed_with_the_conversation_that_asked(reply: Pla
     assert (await reply.result()).text == "Done."
 
 
-async def test_a_sub_agent_is_told_of_each_change_of_the_rules(reply: PlayedReply) -> None:
+async def test_a_sub_agent_is_told_of_each_change_of_the_rules(reply: ReplyParts) -> None:
     child = await begun(reply)
     for then in ("deny", "ask"):
         await reply.send(names.SET_POLICY, rules=[{"tool": "pay", "then": then}])
@@ -155,7 +155,7 @@ async def test_a_sub_agent_is_told_of_each_change_of_the_rules(reply: PlayedRepl
     assert len(child.signals) == 2, "it is over"
 
 
-async def test_a_sub_agent_that_has_ended_by_then_need_not_be_told(reply: PlayedReply) -> None:
+async def test_a_sub_agent_that_has_ended_by_then_need_not_be_told(reply: ReplyParts) -> None:
     child = await begun(reply)
     child.signal_error = ApplicationError("it is over")
     await reply.send(names.SET_POLICY, rules=[{"tool": "pay", "then": "deny"}])
@@ -167,7 +167,7 @@ async def test_a_sub_agent_that_has_ended_by_then_need_not_be_told(reply: Played
     assert (await reply.result()).text == "Done."
 
 
-async def test_a_sub_agent_is_cancelled_with_its_turn(reply: PlayedReply) -> None:
+async def test_a_sub_agent_is_cancelled_with_its_turn(reply: ReplyParts) -> None:
     child = await begun(reply)
     await reply.send(names.CANCEL_TURN)
     assert child.cancelled
@@ -176,7 +176,7 @@ async def test_a_sub_agent_is_cancelled_with_its_turn(reply: PlayedReply) -> Non
 
 @pytest.mark.parametrize("later", [True, False])
 async def test_a_sub_agent_that_began_as_its_turn_was_cancelled_is_cancelled(
-    later: bool, reply: PlayedReply, monkeypatch: pytest.MonkeyPatch
+    later: bool, reply: ReplyParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Together with the cancellation, or after it."""
     began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -188,18 +188,18 @@ async def test_a_sub_agent_that_began_as_its_turn_was_cancelled_is_cancelled(
 
     monkeypatch.setattr(workflow, "start_child_workflow", start)
     await reply.begin(ASK, plan=[RunAgent(call_id="a", agent="helper")])
-    reply.run.length += 1
+    reply.sdk.length += 1
     reply.commands.handlers.take_signal(names.CANCEL_TURN, ({},))
     if later:
         await settle()
     began.set_result(None)
     await settle()
-    (child,) = reply.run.children
+    (child,) = reply.sdk.children
     assert child.cancelled
 
 
 async def test_a_sub_agent_that_can_not_begin_after_its_turn_was_cancelled_is_no_error(
-    reply: PlayedReply, monkeypatch: pytest.MonkeyPatch
+    reply: ReplyParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -208,7 +208,7 @@ async def test_a_sub_agent_that_can_not_begin_after_its_turn_was_cancelled_is_no
 
     monkeypatch.setattr(workflow, "start_child_workflow", start)
     await reply.begin(ASK, plan=[RunAgent(call_id="a", agent="helper")])
-    reply.run.length += 1
+    reply.sdk.length += 1
     await reply.send(names.CANCEL_TURN)
     began.set_exception(WorkflowAlreadyStartedError("talk.a", names.CONVERSATION))
     await settle()

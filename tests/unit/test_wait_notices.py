@@ -14,7 +14,7 @@ from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, size_of
 from everturn.state import State
 from everturn.workflows.new_waits import NewWaits
 from everturn.workflows.wait_notices import WaitNotices, notice_of
-from tests.support.played_run import PlayedRun, settle
+from tests.support.fake_sdk import FakeSdk, settle
 
 
 def pending(call_id: str) -> PendingCall:
@@ -27,7 +27,7 @@ def state(*, notify: bool = True) -> State:
     return State(Start(agent="clerk", notify=told), run_began=0.0)
 
 
-async def test_calls_of_one_reply_are_told_together_and_each_once(played_run: PlayedRun) -> None:
+async def test_calls_of_one_reply_are_told_together_and_each_once(fake_sdk: FakeSdk) -> None:
     one = state()
     notices = WaitNotices(one, announced=["old"])
     for call_id in ("old", "a", "b"):
@@ -36,36 +36,36 @@ async def test_calls_of_one_reply_are_told_together_and_each_once(played_run: Pl
     await settle()
     notices.send_if_new()
     await settle()
-    ((workflow_id, signal, notice),) = played_run.signals
+    ((workflow_id, signal, notice),) = fake_sdk.signals
     assert (workflow_id, signal, notice.conversation_id, notice.agent) == ("boss", "waits", "talk", "clerk")
     assert [call.call_id for call in notice.waiting] == ["a", "b"]
     one.pending["c"] = pending("c")
     notices.send_if_new()
     await settle()
-    assert [call.call_id for call in played_run.signals[1][2].waiting] == ["c"]
+    assert [call.call_id for call in fake_sdk.signals[1][2].waiting] == ["c"]
 
 
-async def test_nobody_is_told_of_nothing(played_run: PlayedRun) -> None:
+async def test_nobody_is_told_of_nothing(fake_sdk: FakeSdk) -> None:
     WaitNotices(state(), announced=()).send_if_new()
     silent = state(notify=False)
     notices = WaitNotices(silent, announced=())
     silent.pending["a"] = pending("a")
     notices.send_if_new()
     await settle()
-    assert played_run.signals == []
+    assert fake_sdk.signals == []
 
 
-async def test_whoever_is_over_by_now_need_not_be_told(played_run: PlayedRun) -> None:
+async def test_whoever_is_over_by_now_need_not_be_told(fake_sdk: FakeSdk) -> None:
     one = state()
     notices = WaitNotices(one, announced=())
-    played_run.signal_error = ApplicationError("it is over")
+    fake_sdk.signal_error = ApplicationError("it is over")
     one.pending["a"] = pending("a")
     notices.send_if_new()
     await settle()
-    assert played_run.signals == []
+    assert fake_sdk.signals == []
 
 
-async def test_it_is_looked_at_once_for_all_that_changed(played_run: PlayedRun) -> None:
+async def test_it_is_looked_at_once_for_all_that_changed(fake_sdk: FakeSdk) -> None:
     looked: list[bool] = []
     waits = NewWaits(state(), announced=(), look=lambda: looked.append(waits.is_due))
     for round_ in (1, 2):

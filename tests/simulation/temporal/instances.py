@@ -34,9 +34,15 @@ _DEFINITIONS = {
 
 
 def create(
-    event: HistoryEvent, run_id: str, task_started: Timestamp, interceptors: Sequence[type[WorkflowInboundInterceptor]]
+    event: HistoryEvent,
+    run_id: str,
+    task_started: Timestamp,
+    interceptors: Sequence[type[WorkflowInboundInterceptor]],
+    *,
+    definition: workflow._Definition | None = None,
 ) -> Any:
-    """A workflow of this run, which has not begun. `event`: its first one. `interceptors`: the worker's own."""
+    """A workflow of this run, which has not begun. `event`: its first one. `interceptors`: the worker's own.
+    `definition`: that of a workflow which the simulation does not know by its type."""
     given = attributes(event)
     # A run that a reset made draws as the one before it did, up to where it was reset.
     seed = UUID(given.original_execution_run_id or run_id).int & (2**63 - 1)
@@ -72,7 +78,7 @@ def create(
         payload_converter_factory=data_converter._new_payload_converter,
         failure_converter_class=data_converter.failure_converter_class,
         interceptor_classes=[EagerDispatch, *interceptors],
-        defn=_DEFINITIONS[given.workflow_type.name],
+        defn=definition or _DEFINITIONS[given.workflow_type.name],
         info=info,
         randomness_seed=seed,
         extern_functions={"__temporal_assert_local_activity_valid": lambda _: None},

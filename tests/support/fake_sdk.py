@@ -1,7 +1,9 @@
-"""A run of a workflow without Temporal: for unit tests of workflow code, which call it on asyncio's own loop.
+"""The functions of `temporalio.workflow`, faked on asyncio's own loop: for tests that call one part of a conversation
+themselves, such as the approvals or the ledger of calls, and look into its state before and after.
 
-What `temporalio.workflow` offers is played here. An activity that was scheduled, a timer and a child wait until the
-test ends them; nothing else happens by itself. So a test says itself in which order things come.
+An activity that was scheduled, a timer and a child wait until the test ends them; nothing else happens by itself. So a
+test says itself in which order things come. But that it is the SDK's order, only tests/support/played_runs.py shows:
+take that for whatever a whole workflow is asked from outside, and for its commands, replays and next runs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
-from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from everturn.carryover import CarryOver, OpenReply
@@ -33,6 +34,8 @@ from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
+from tests.support.payloads import of_unknown_encoding, payload_of
+from tests.support.watched_tasks import WatchedTask
 
 MANY_STEPS = 50
 """Turns of the event loop, in which everything that is ready has run."""
@@ -81,13 +84,12 @@ class Scheduled:
 
     async def finish(self, value: Any) -> None:
         """It returns this value, as the history has it."""
-        self._end.set_result(RawValue(data_converter.payload_converter.to_payload(value)))
+        self._end.set_result(RawValue(payload_of(value)))
         await settle()
 
     async def finish_unreadably(self) -> None:
         """It returns what only another worker could read."""
-        payload = Payload(metadata={"encoding": b"of somebody else"}, data=b"?")
-        self._end.set_result(RawValue(payload))
+        self._end.set_result(RawValue(of_unknown_encoding()))
         await settle()
 
     async def fail(self, error: BaseException) -> None:
@@ -95,7 +97,7 @@ class Scheduled:
         await settle()
 
 
-class _Handle(asyncio.Task[RawValue | None]):
+class _Handle(WatchedTask):
     """What workflow code gets of it."""
 
     def __init__(self, end: Coroutine[Any, Any, RawValue | None], scheduled: Scheduled) -> None:
@@ -116,7 +118,7 @@ class Timer:
         self.fires: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class PlayedRun:
+class FakeSdk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 1_000.0
         self.length = 10
@@ -144,7 +146,7 @@ class PlayedRun:
             get_current_history_length=lambda: self.length,
             get_current_history_size=lambda: self.size,
         )
-        plays: dict[str, Any] = {
+        fakes: dict[str, Any] = {
             "info": lambda: self.info,
             "time": lambda: self.time,
             "now": lambda: datetime.fromtimestamp(self.time, UTC),
@@ -160,8 +162,8 @@ class PlayedRun:
             "cancellation_reason": lambda: None,
             "current_update_info": lambda: None,
         }
-        for name, played in plays.items():
-            monkeypatch.setattr(workflow, name, played)
+        for name, fake in fakes.items():
+            monkeypatch.setattr(workflow, name, fake)
         monkeypatch.setattr(workflow.unsafe, "is_replaying", lambda: self.replaying)
         monkeypatch.setattr(workflow.unsafe, "is_replaying_history_events", lambda: True)  # nothing is logged
 
@@ -172,9 +174,9 @@ class PlayedRun:
     async def scheduled(self, name: str = "") -> Scheduled:
         """The activity that is under way, of this name if there are several."""
         await settle()
-        found = [activity for activity in self.open_activities if name in ("", activity.name)]
-        assert len(found) == 1, f"{len(found)} activities {name!r} are under way: {[each.name for each in found]}"
-        return found[0]
+        under_way = [activity for activity in self.open_activities if name in ("", activity.name)]
+        assert len(under_way) == 1, f"activities under way, not just one {name!r}: {[it.name for it in under_way]}"
+        return under_way[0]
 
     async def fire(self, summary: str) -> float:
         """Ends the timer whose summary begins so, and returns its seconds."""
@@ -236,14 +238,14 @@ class PlayedRun:
         return SimpleNamespace(signal=signal)
 
 
-class PlayedReply:
-    """The calls of one reply, with all that a conversation has for them."""
+class ReplyParts:
+    """The parts of a conversation that see to the calls of one reply, connected as its workflow connects them."""
 
-    def __init__(self, run: PlayedRun, **start: Any) -> None:
-        self.run = run
+    def __init__(self, sdk: FakeSdk, **start: Any) -> None:
+        self.sdk = sdk
         begun = Start(**{"agent": "clerk", **start})
         carry = begun.carry or CarryOver()
-        self.state = State(begun, run_began=run.time)
+        self.state = State(begun, run_began=sdk.time)
         reply = carry.open or OpenReply()
         self.ledger = CallLedger(reply, Chain(carry.chain_id, reset_run=carry.reset_run))
         self.changes = 0
@@ -288,7 +290,7 @@ class PlayedReply:
         """Those of all calls, which are over."""
         assert self._settling
         await settle()
-        assert self._settling.done(), f"still waiting: {[*self.state.pending]}, {self.run.open_activities}"
+        assert self._settling.done(), f"still waiting: {[*self.state.pending]}, {self.sdk.open_activities}"
         return self._settling.result()
 
     async def result(self) -> ToolResult:
