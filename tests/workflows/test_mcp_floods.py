@@ -127,7 +127,7 @@ async def test_a_call_that_may_run_again_says_what_was_lost_when_its_patience_is
     client: Client, scripted: Scripted, flood: Flood, bounds: Bounds
 ) -> None:
     bounds(mcp_message_bytes=MIB)
-    short = timedelta(seconds=2)
+    short = timedelta(seconds=4)
     with flood.over("stdio", timeout=short, patience=short) as server:
         agent = agent_on(scripted([call("endless"), "Done."]), tools=[server])
         async with hosting(client, agent):

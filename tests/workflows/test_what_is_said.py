@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 
-from everturn import Client, Image, Message, Text, payloads, tool
+from everturn import Client, Image, Message, Text, tool
 from everturn.client.messages import message_payload
 from everturn.errors import Refused, Stalled
 from everturn.records import Document, Thinking, ToolResult
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows import commands, start_input
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import WAIT_SECONDS, eventually
 
@@ -137,32 +136,6 @@ async def test_a_part_that_no_user_may_send_is_refused_on_the_wire_too(
         with pytest.raises(WorkflowFailureError) as failed:
             await started.result()
         assert why.removesuffix(".") in str(failed.value.cause)
-
-
-async def test_a_conversation_that_took_such_parts_from_an_older_version_replays(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the end of each test, its conversations are replayed: here, by the code as it is now."""
-    agent = agent_on(scripted(["One.", "Two."]))
-    with monkeypatch.context() as older:
-        for module in (payloads, commands, start_input):
-            older.setattr(module, "kinds_problem", lambda parts: None)
-        async with hosting(client, agent):
-            given = {"agent": "clerk", "message": [NOT_FOR_USERS[0]], "keep_open": 60}
-            handle = await client.temporal.start_workflow(
-                "Conversation", given, id=f"old-{client.task_queue}", task_queue=client.task_queue
-            )
-            conversation = client.conversation(handle.id)
-            assert await conversation.reply() == "One."
-            await handle.signal("message", {"parts": [NOT_FOR_USERS[1]]})
-
-            async def answered() -> bool:
-                return (await conversation.transcript())[-1].text == "Two."
-
-            await eventually(answered, what="the model was asked with it")
-    async with hosting(client, agent):
-        await conversation.close()
-        assert (await conversation.outcome()).turns == 2
 
 
 # ---------------------------------------------------------------- while it closes

@@ -165,7 +165,6 @@ class SimulatedWorker:
 
     def start(self) -> None:
         self.server.note(f"{self.name} begins")
-        self._known_messages.begin()
         self.server.workers.append(self)
         if any(agent.mcp_servers for agent in self._agents):
             self._spawn(self._toolsets.__aenter__())
@@ -257,6 +256,7 @@ class SimulatedWorker:
         return context
 
     async def _workflow_task(self, run: Run, task: Task, events: list[HistoryEvent]) -> None:
+        self._known_messages.begin()
         cached = self._cached(run)
         try:
             todo = cached.replay(events)
