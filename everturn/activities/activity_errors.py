@@ -12,20 +12,15 @@ from temporalio.exceptions import ApplicationError, FailureError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities.patience import LONGEST_OWN_DELAY_SECONDS, retry_delay, spend
+from everturn.activities.patience import LONGEST_OWN_DELAY_SECONDS, spend
 from everturn.activities.user_activities import is_users_call, is_users_own
 from everturn.calls.activity_outputs import TOOL_FAILED
-from everturn.errors import EverturnError, InvalidReply, ProviderError
-from everturn.limits import Patience
+from everturn.errors import EverturnError
 from everturn.sizes import MAX_CAUSE_BYTES, shortened
 from everturn.tools.results import safe_error_text, safe_text
 from everturn.tools.unwritten_results import Unwritten, after_effect
 from everturn.tools.user_code import class_name
 from everturn.webhooks.records import WebhookFacts
-
-INVALID_REPLIES = timedelta(minutes=1)
-"""How long a turn is retried if its reply can't be read. A server that does not speak the protocol is more often set up
-wrongly than failing for a moment."""
 
 
 def final_error(error: EverturnError, *, fallback: str | None = None, too_long: bool = False) -> ApplicationError:
@@ -37,27 +32,6 @@ def final_error(error: EverturnError, *, fallback: str | None = None, too_long: 
     elif fallback:
         details["fallback"] = fallback
     return ApplicationError(error.message, details, type=type(error).__name__, non_retryable=True)
-
-
-def of_provider(error: ProviderError, patience: Patience, *, fallback: str | None) -> ApplicationError:
-    """A retry after the delay that the provider asks for, or ours; final if none helps or patience runs out."""
-    if not error.retry:
-        return final_error(error, fallback=fallback)
-    attempt = activity.info().attempt
-    delay = retry_delay(error.retry_after, attempt=attempt, longest=patience.max_retry_delay)
-    longest = patience.model
-    if isinstance(error, InvalidReply):
-        longest = min(longest, INVALID_REPLIES)
-    if not spend(delay, longest):
-        error.message = f"{error.message} (tried {attempt} times, for {longest})"
-        return final_error(error, fallback=fallback)
-    return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
-
-
-def of_limit(error: ProviderError, seconds: float, *, fallback: str | None) -> ApplicationError:
-    """No more waiting: the provider has accepted nobody's call for so many seconds."""
-    error.message = f"{error.message} (it has accepted no call for {timedelta(seconds=round(seconds))})"
-    return final_error(error, fallback=fallback)
 
 
 def after_reply(error_text: str) -> ApplicationError:

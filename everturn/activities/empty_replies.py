@@ -11,7 +11,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from everturn.activities.activity_errors import of_provider
+from everturn.activities import fallbacks
 from everturn.errors import InvalidReply
 from everturn.limits import Patience
 from everturn.records import Reply
@@ -29,5 +29,5 @@ def error_of_another_try(reply: Reply, patience: Patience) -> ApplicationError |
     """Makes Temporal try the turn that runs here again; None if its reply is accepted, or patience has run out."""
     if not is_asked_again(reply, activity.info().attempt):
         return None
-    error = of_provider(InvalidReply(f"The reply of {reply.model!r} is empty."), patience, fallback=None)
+    error = fallbacks.after_error(InvalidReply(f"The reply of {reply.model!r} is empty."), patience, fallback=None)
     return None if error.non_retryable else error

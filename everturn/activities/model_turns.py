@@ -473,13 +473,13 @@ async def _explained_failures(turn: Turn, messages: Sequence[Message], *, fallba
         late = ConnectionFailed(
             f"The model turn took longer than {patience.turn_timeout}.", cure="See Patience(turn_timeout=)."
         )
-        raise activity_errors.of_provider(late, patience, fallback=fallback) from None
+        raise fallbacks.after_error(late, patience, fallback=fallback) from None
     except ContextTooLong as error:
         too_long = _would_shorten(turn, messages)
         raise activity_errors.final_error(error, fallback=fallback, too_long=too_long) from None
     except ProviderError as error:
         _log.warning("turn.failed", error=str(error))
-        raise activity_errors.of_provider(error, patience, fallback=fallback) from None
+        raise fallbacks.after_error(error, patience, fallback=fallback) from None
     except ConfigError as error:
         raise activity_errors.final_error(error, fallback=fallback) from None
     except FAULTS as error:

@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import activity_errors, empty_replies
+from everturn.activities import empty_replies, fallbacks
 from everturn.agent import Agent
 from everturn.batching.keys import is_of_another_key, without_key
 from everturn.batching.records import MOST_ROUNDS, BatchNotice, BatchTurn, CollectorStart
@@ -276,7 +276,7 @@ def _not_read(error: ProviderError, notice: BatchNotice, patience: Patience) -> 
             "`resume` asks the model anew, which is paid again.",
             fallback=None,
         )
-    failure = activity_errors.of_provider(error, patience, fallback=None)
+    failure = fallbacks.after_error(error, patience, fallback=None)
     if failure.non_retryable:
         return _final(failure.message, error.cure, fallback=None, keeps_batch=True)
     return failure

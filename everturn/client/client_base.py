@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from copy import copy
 from functools import cached_property
 from typing import Any, Self
@@ -22,10 +21,10 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.agent import Agent
-from everturn.client import listing, pollers
 from everturn.client.read_positions import ReadPositions
 from everturn.client.trace_context import current_context
-from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
+from everturn.client.unhosted_agents import CheckedAgents
+from everturn.errors import AlreadyStarted, Refused, Unreachable
 from everturn.history.reader import first_step
 from everturn.live.configured_lane import lane_of
 from everturn.live.lane import Lane
@@ -33,7 +32,6 @@ from everturn.payloads import Start
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, clipped
 from everturn.temporal import temporal_errors
-from everturn.temporal.filter_values import quoted
 from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
@@ -42,10 +40,6 @@ from everturn.tenants.metadata import RESERVED_KEYS, TENANT, fits_index, in_inde
 from everturn.tenants.priorities import priority_of, read_weights, with_weight, without_name
 from everturn.text.markdown import code, first_line, inline
 from everturn.text.utf8 import check_utf8
-from everturn.validation.spelling import nearest_name
-
-LOOK_AGAIN_SECONDS = 30.0
-"""The pause before asking again which agents workers host, if that was not known."""
 
 MAX_LISTED_TOOLS = 40
 
@@ -82,9 +76,7 @@ class ClientBase:
         self.task_queue = task_queue
         self.namespace = Namespace(temporal)
         self._environment = _Environment(temporal)
-        self._hosted: set[str] = set()
-        """Names of agents that were checked and may be started."""
-        self._hosts_unknown_until = 0.0
+        self._hosted_agents = CheckedAgents(temporal, task_queue, self.namespace)
         self.read_positions = ReadPositions(temporal)
 
     async def indexed(self) -> bool:
@@ -162,37 +154,6 @@ class ClientBase:
             return None
         return start.tenant
 
-    async def _check_hosted(self, agent: str) -> None:
-        """Raises InvalidAgent for a name that no worker hosts and no conversation ever had. An agent that had a worker
-        before may wait for one; and if it is not known which agents are hosted, any name passes."""
-        if agent in self._hosted or time.monotonic() < self._hosts_unknown_until:
-            return
-        hosted = await pollers.hosted_beside(agent, self.temporal, self.task_queue)
-        if hosted is None:
-            self._hosts_unknown_until = time.monotonic() + LOOK_AGAIN_SECONDS
-            return
-        if hosted and not await self._ever_had(agent):
-            a_worker = "a worker that has it: everturn worker --agents FILE.py."
-            cure = f"Start {a_worker}"
-            if near := nearest_name(agent, hosted):
-                cure = f"Did you mean {near!r}? If not, start {a_worker}"
-            raise InvalidAgent(
-                f"No worker on task queue {self.task_queue!r} hosts the agent {agent!r:.200}; "
-                f"they host {', '.join(sorted(hosted)):.500}.",
-                cure=cure,
-            )
-        self._hosted.add(agent)
-
-    async def _ever_had(self, agent: str) -> bool:
-        """Whether this queue ever had a conversation with the agent; True if the server does not say."""
-        if not await self.indexed():
-            return True
-        query = f"{listing.build_query(agent=keyword(agent))} AND TaskQueue = {quoted(self.task_queue)}"
-        try:
-            return bool((await self.temporal.count_workflows(query)).count)
-        except RPCError:
-            return True
-
     async def _start_workflow(
         self,
         start: Start,
@@ -211,7 +172,7 @@ class ClientBase:
         if after_end:
             id_reuse_policy = WorkflowIDReusePolicy.ALLOW_DUPLICATE
         if isinstance(agent, str) and agent:
-            await self._check_hosted(agent)
+            await self._hosted_agents.check(agent)
         start = start.model_copy(update={"trace": current_context()})
         if self._is_minimal:
             start = start.model_copy(update={"visibility": "minimal"})

@@ -1,14 +1,14 @@
-"""The ids of tool calls, made here if a provider gives none or unusable ones."""
+"""The ids of tool calls, made here if a provider gives none or unusable ones, or takes only ids of a certain form."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 
 from everturn.providers.encoded_messages import BranchedSet
 from everturn.providers.transcript_facts import facts_of
-from everturn.records import Message
+from everturn.records import Message, ToolCall
 from everturn.text.utf8 import mend
 
 _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
@@ -53,3 +53,12 @@ def _new_id(wanted: str, used: BranchedSet) -> str:
         tries += 1
         new = f"{wanted}_{tries}"
     return new
+
+
+def matching_id(call: ToolCall, pattern: re.Pattern[str] | None) -> str:
+    """The call's id as a server takes it that has rules for them; None: it has none. The call and its result have the
+    same one, in every request."""
+    given = call.provider_id or call.call_id
+    if pattern is None or pattern.fullmatch(given):
+        return given
+    return sha256(given.encode()).hexdigest()[:9]

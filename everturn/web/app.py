@@ -21,7 +21,7 @@ from everturn.client.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.events import CURSOR
 from everturn.http.json_response import JsonResponse
-from everturn.web.auth import Auth
+from everturn.web.auth import Auth, proxied_name
 from everturn.web.children import status_with_children
 from everturn.web.earlier_messages import EarlierMessages
 from everturn.web.listing import ConversationLists, Filter
@@ -116,7 +116,7 @@ class Inbox:
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         if since and not CURSOR.fullmatch(since):
             raise HTTPException(400, "since= is not a cursor: use the id of an event of this stream.")
-        name = self._proxied_name(request)
+        name = proxied_name(request, self._by_header)
         if len(self._streams) >= MAX_STREAMS:
             raise HTTPException(503, f"{MAX_STREAMS} pages are already open. Close some, or start another inbox.")
         stream = Stream(
@@ -152,16 +152,8 @@ class Inbox:
         if verb not in POSTS:
             raise HTTPException(404, f"Nothing can be posted to {verb!r}: there are {', '.join(POSTS)}.")
         post = POSTS[verb].model_validate_json(await _body_of(request))
-        person = self._proxied_name(request) or post.by or self._client.by
+        person = proxied_name(request, self._by_header) or post.by or self._client.by
         return JsonResponse(await post.carry_out(self._client.acting_as(person)))
-
-    def _proxied_name(self, request: Request) -> str | None:
-        """The name that the reverse proxy gives; None if none is configured. Raises HTTPException."""
-        if self._by_header is None:
-            return None
-        if name := request.headers.get(self._by_header, "").strip():
-            return name[:200]
-        raise HTTPException(403, f"The proxy in front of this inbox did not say who asks, in {self._by_header!r}.")
 
 
 class _EventStream(StreamingResponse):

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -166,3 +167,12 @@ def _digest_of_token(token: str, purpose: str) -> str:
 def is_same(given: str, wanted: str) -> bool:
     # Compared as bytes: compare_digest refuses texts with non-ASCII characters, and anybody may send those.
     return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())
+
+
+def proxied_name(request: Request, header: str | None) -> str | None:
+    """The name that the reverse proxy gives in this header; None if none is configured. Raises HTTPException."""
+    if header is None:
+        return None
+    if name := request.headers.get(header, "").strip():
+        return name[:200]
+    raise HTTPException(403, f"The proxy in front of this inbox did not say who asks, in {header!r}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,7 @@ from everturn.providers.base import (
     sent_arguments,
     with_extra,
 )
+from everturn.providers.call_ids import matching_id
 from everturn.providers.catalog import Dialect, dialect_of
 from everturn.providers.encoded_messages import EncodedMessages, WireItems, encoded_messages
 from everturn.providers.json_values import a_dict, write_json
@@ -125,7 +125,7 @@ def _tool_messages(calls: Iterable[ToolCall], results: Mapping[str, ToolResult],
         if _is_legacy(call):
             yield {"role": "function", "name": plain_name(call.name), "content": content}
             continue
-        encoded: Encoded = {"role": "tool", "tool_call_id": _wire_id(call, dialect)}
+        encoded: Encoded = {"role": "tool", "tool_call_id": matching_id(call, dialect.call_id)}
         if _is_servers(call):
             encoded["name"] = call.name
         elif dialect.gateway:
@@ -138,7 +138,7 @@ def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], d
     for call in calls:
         result = results.get(call.call_id)
         if result and (media := _shown_apart(result, dialect)):
-            label = Text(text=f"From the result of {call.name} ({_wire_id(call, dialect)}):")
+            label = Text(text=f"From the result of {call.name} ({matching_id(call, dialect.call_id)}):")
             yield {"role": "user", "content": _encode_content((label, *media), dialect)}
 
 
@@ -199,7 +199,7 @@ def _custom_calls(message: Message) -> list[Encoded]:
 
 
 def _encode_call(call: ToolCall, dialect: Dialect, *, same_provider: bool) -> Encoded:
-    call_id = _wire_id(call, dialect)
+    call_id = matching_id(call, dialect.call_id)
     name = call.name if same_provider and _is_servers(call) else plain_name(call.name)
     if same_provider and call.extra.get("type") == "custom":
         text: Any = call.unparsed
@@ -223,14 +223,6 @@ def _is_legacy(call: ToolCall) -> bool:
 def _is_servers(call: ToolCall) -> bool:
     """A tool of the server's own, which it runs once it has its arguments back: $web_search, of Moonshot."""
     return call.name.startswith("$")
-
-
-def _wire_id(call: ToolCall, dialect: Dialect) -> str:
-    """The call's id as this server takes it. The call and its result have the same one, in every request."""
-    given = call.provider_id or call.call_id
-    if dialect.call_id is None or dialect.call_id.fullmatch(given):
-        return given
-    return hashlib.sha256(given.encode()).hexdigest()[:9]
 
 
 def _result_text(result: ToolResult, dialect: Dialect) -> str:

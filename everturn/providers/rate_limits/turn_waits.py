@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio import activity
 
-from everturn.activities import activity_errors, attempts
+from everturn.activities import activity_errors, attempts, fallbacks
 from everturn.errors import RateLimited
 from everturn.heartbeats.details import AtLimit
 from everturn.heartbeats.heartbeat import INTERVAL_SECONDS, this_heartbeat
@@ -70,7 +70,7 @@ async def within_limit(
             own_refusals.add_refusal(asyncio.get_running_loop().time())
             refusing = max(limit.refusing_seconds(), own_refusals.seconds_refused())
             if refusing > patience.model.total_seconds():
-                raise activity_errors.of_limit(error, refusing, fallback=fallback) from None
+                raise fallbacks.after_refusals(error, refusing, fallback=fallback) from None
             if limit.limiter.is_noisy:
                 await _kept_back(min(error.retry_after or OWN_HOLD_SECONDS, longest_hold))
             if own_refusals.is_alone(limit.limiter.answered_at):
