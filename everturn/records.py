@@ -356,11 +356,6 @@ def is_said_by_person(message: Message) -> bool:
     return message.role == "user" and not (message.author or message.summary)
 
 
-def asks_for_correction(message: Message) -> bool:
-    """Whether everturn says in it why the reply before does not fit the output type."""
-    return message.role == "user" and message.author == OWN_AUTHOR and not message.summary
-
-
 def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:
     """The tool results of messages by call_id, in order."""
     return {part.call_id: part for message in messages for part in message.parts if part.kind == "tool_result"}
@@ -443,13 +438,6 @@ CUT_OFF: Final[Mapping[Stop, str]] = {
     "paused": "the model's last reply is not whole: its provider made a pause (paused)",
 }
 """Why a reply is not the whole answer that was asked for, by how the model stopped."""
-
-UNFIT_OUTPUT: Final = "the last reply does not fit the output type"
-
-
-def unfit_reason(problem: str) -> str:
-    """The reason of an answer that failed. What follows UNFIT_OUTPUT quotes the reply."""
-    return f"{UNFIT_OUTPUT}: {problem}"
 
 
 class PartOfUsage(Record):

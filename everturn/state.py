@@ -14,18 +14,16 @@ from everturn.agent_in_charge import InCharge
 from everturn.calls.causes import Stall
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun, TakenIds, WorkerFacts
+from everturn.corrections import correction_request
 from everturn.heartbeats.details import SeenReply, longer_reply
 from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
-from everturn.records import OWN_AUTHOR, Message, ToolResult, Usage, cost_with, is_said_by_person, results_in
+from everturn.records import Message, ToolResult, Usage, cost_with, is_said_by_person, results_in
 from everturn.size_estimates import how_many_fit
 from everturn.sizes import MAX_INBOX_BYTES, MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
 from everturn.truncation import shortened_reason
-
-MAX_REPAIRS = 2
-"""How often the model is asked to correct a final reply."""
 
 Observer = Callable[[Sequence[Message]], None]
 
@@ -391,12 +389,11 @@ class State:
 
     def ask_for_repair(self) -> bool:
         """Tells the model why its reply does not fit the agent's output type, a limited number of times."""
-        problem = self.last_reply.output_problem
-        if problem is None or self.last_reply.repairs >= MAX_REPAIRS:
+        request = correction_request(self.last_reply.output_problem, repairs=self.last_reply.repairs)
+        if request is None:
             return False
         self.last_reply.repairs += 1
-        text = f"Your reply does not fit the output's schema:\n{problem}\nReply again, with the JSON only."
-        self.unseen.messages.append(Message.user(text).model_copy(update={"author": OWN_AUTHOR}))
+        self.unseen.messages.append(request)
         return True
 
     def _count_reply(self, reply: ModelReply) -> None:

@@ -27,6 +27,7 @@ from everturn.client.status_waits import with_wait
 from everturn.client.stuck import Versions
 from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
+from everturn.corrections import unfit_reason
 from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
 from everturn.history.endings import final_reply, final_status, held_status, stalled_error
@@ -41,7 +42,7 @@ from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.models import Model
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
-from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs, unfit_reason
+from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
 from everturn.state import State
 from everturn.subagents.at_work import agents_at_work, may_have_agents, with_agents

@@ -15,6 +15,7 @@ from temporalio.client import WorkflowExecutionDescription
 
 from everturn.client.held_signals import holds_back
 from everturn.client.missing_worker import Silence
+from everturn.corrections import unfit_reason
 from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, Replied, ToolFinished
 from everturn.history import steps
 from everturn.history.endings import final_reply
@@ -23,7 +24,7 @@ from everturn.history.open_calls import settled_result
 from everturn.history.transcript import read_transcript
 from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.payloads import WaitingCall, address_of
-from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in, unfit_reason
+from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
 from everturn.state import LastReply
 from everturn.subagents.followed import FollowedAgents
 from everturn.temporal.any_status import held_up

@@ -10,6 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.corrections import asks_for_correction
 from everturn.errors import NotFound
 from everturn.evaluations.answers import AnsweredCall, Effect, JudgedAnswer
 from everturn.history import steps
@@ -17,7 +18,7 @@ from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import Start
 from everturn.plans import RunPlan
-from everturn.records import Message, Usage, asks_for_correction, cost_with, is_said_by_person, results_in
+from everturn.records import Message, Usage, cost_with, is_said_by_person, results_in
 from everturn.temporal.temporal_errors import not_found
 from everturn.tracing import TraceContext
 

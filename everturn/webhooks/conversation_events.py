@@ -18,9 +18,10 @@ from temporalio.exceptions import ActivityError, FailureError
 from everturn import names
 from everturn.calls.causes import Stall, cause_of
 from everturn.calls.pending_calls import why_without_arguments
+from everturn.corrections import UNFIT_OUTPUT, unfit_reason
 from everturn.logs import workflow_log
 from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
-from everturn.records import CUT_OFF, UNFIT_OUTPUT, Outcome, unfit_reason
+from everturn.records import CUT_OFF, Outcome
 from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.text.iso_times import iso_time

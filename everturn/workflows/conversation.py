@@ -21,9 +21,10 @@ from everturn.calls.causes import cause_of
 from everturn.calls.pending_calls import READ_AGAIN
 from everturn.calls.unreadable_inputs import DEPLOY_ITS_CODE
 from everturn.carryover import CarryOver, OpenReply
+from everturn.corrections import unfit_reason
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
-from everturn.records import CUT_OFF, Outcome, unfit_reason
+from everturn.records import CUT_OFF, Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
 from everturn.subagents.workflow import SubAgents

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 BOTTOM_UP = """
     errors system names sizes vendor_calls text http validation
     logs settings temporal
-    records user_parts size_estimates packed_messages heartbeats vendors
+    records corrections user_parts size_estimates packed_messages heartbeats vendors
     agent_settings models vendor_models limits plans prices tracing policy tenants budgets batching webhooks
     carryover prompts payloads truncation agent_in_charge calls subagents
     events evaluations storage state live history

@@ -23,6 +23,7 @@ from temporalio.worker import Replayer
 
 from everturn import Client, Model, Traces, generate, names, tool
 from everturn.client.belongings import _payloads_in
+from everturn.corrections import MAX_REPAIRS
 from everturn.errors import KeyMissing, Refused
 from everturn.evals import Evaluated, JudgedAnswer, OnlineEvaluator
 from everturn.evaluations.answer_search import LookPace
@@ -31,7 +32,6 @@ from everturn.evaluations.collector import EvaluationCollectorWorkflow
 from everturn.evaluations.sampling import collector_id, evaluation_id
 from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.history.answers import find_answers, read_answer
-from everturn.state import MAX_REPAIRS
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from everturn import Client, Conversation, Limits
 from everturn.client.followed_reply import FollowedReply
+from everturn.corrections import MAX_REPAIRS
 from everturn.errors import ConversationError, Ended
 from everturn.records import Outcome
-from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
 from tests.support.tools import note

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everturn import Client, Conversation, Limits, tool, ui
-from everturn.state import MAX_REPAIRS
+from everturn.corrections import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.pages import serving

@@ -25,11 +25,11 @@ from temporalio.converter import DataConverter, PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities.user_activities import ActivityThreads
+from everturn.corrections import MAX_REPAIRS
 from everturn.devserver import DevServer
 from everturn.errors import Stalled
 from everturn.heartbeats.beats_through_core import through_core
 from everturn.lost_workers import poison_calls
-from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail, slow
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import MOST_THREADS

@@ -17,12 +17,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from everturn import Client, Conversation, Limits, Webhook, names, tool
+from everturn.corrections import MAX_REPAIRS, UNFIT_OUTPUT
 from everturn.errors import InvalidAgent
 from everturn.evals import rerun
 from everturn.payloads import WaitingCall, WebhookTarget
-from everturn.records import UNFIT_OUTPUT
 from everturn.sizes import MAX_WEBHOOK_BYTES, size_of
-from everturn.state import MAX_REPAIRS
 from everturn.temporal.ids import webhooks_prefix
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from everturn.webhooks.conversation_events import fitting_data

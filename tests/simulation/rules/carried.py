@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from everturn import names
 from everturn.calls.decision_records import policy_after
 from everturn.carryover import CarryOver, StoredInRun, WorkerFacts
+from everturn.corrections import MAX_REPAIRS
 from everturn.history import steps
 from everturn.policy import Policy
 from everturn.records import Message, Outcome, Usage
-from everturn.state import MAX_REPAIRS
 from everturn.temporal.ids import known_id
 from tests.simulation.agents.cast import HANDING
 from tests.simulation.rules.conversations import AGENTS_BY_NAME, Evidence
