@@ -6,15 +6,16 @@ from typing import Final
 
 from everturn.records import OWN_AUTHOR, Message
 
-MAX_REPAIRS = 2
+MAX_CORRECTIONS = 2
 """How often the model is asked to correct a final reply. After that, its answer ends without an output."""
 
 UNFIT_OUTPUT: Final = "the last reply does not fit the output type"
 
 
-def correction_request(problem: str | None, *, repairs: int) -> Message | None:
-    """What the model is told of a reply with this problem; None if it has none, or was told so often already."""
-    if problem is None or repairs >= MAX_REPAIRS:
+def correction_request(problem: str | None, *, corrections: int) -> Message | None:
+    """What the model is told of a reply with this problem, after so many corrections; None if the reply has none, or
+    there were enough."""
+    if problem is None or corrections >= MAX_CORRECTIONS:
         return None
     text = f"Your reply does not fit the output's schema:\n{problem}\nReply again, with the JSON only."
     return Message.user(text).model_copy(update={"author": OWN_AUTHOR})

@@ -133,7 +133,7 @@ class LastReply:
         self.output: JsonValue = None
         """The text as the agent's output type, if it has one."""
         self.output_problem: str | None = None
-        self.repairs = carry.repairs
+        self.corrections = carry.repairs
         """The number of final replies in a row that did not fit the output type."""
         self.final = carry.begins_at_rest and not carry.owed
         """It has no calls."""
@@ -305,7 +305,7 @@ class State:
         self._seen = None
         self.answering = False
         self.reply_awaited = False
-        self.last_reply.repairs = 0
+        self.last_reply.corrections = 0
         self.pending.clear()
 
     def begin_turn(self, *, limit: str | None = None, messages: int = 0, summarise: bool = False) -> None:
@@ -387,12 +387,12 @@ class State:
         """The model that was asked failed, and this one replaces it."""
         self.model.name = model
 
-    def ask_for_repair(self) -> bool:
+    def ask_for_correction(self) -> bool:
         """Tells the model why its reply does not fit the agent's output type, a limited number of times."""
-        request = correction_request(self.last_reply.output_problem, repairs=self.last_reply.repairs)
+        request = correction_request(self.last_reply.output_problem, corrections=self.last_reply.corrections)
         if request is None:
             return False
-        self.last_reply.repairs += 1
+        self.last_reply.corrections += 1
         self.unseen.messages.append(request)
         return True
 
@@ -568,7 +568,7 @@ class State:
             policy=self.policy,
             inherited=self.inherited,
             **self.in_charge.carried,
-            repairs=self.last_reply.repairs,
+            repairs=self.last_reply.corrections,
             view=self.view,
             summary_due=self.summary_due,
             budget=self.totals.budget,

@@ -76,7 +76,7 @@ class ClientBase:
         self.task_queue = task_queue
         self.namespace = Namespace(temporal)
         self._environment = _Environment(temporal)
-        self._hosted_agents = CheckedAgents(temporal, task_queue, self.namespace)
+        self._checked_agents = CheckedAgents(temporal, task_queue, self.namespace)
         self.read_positions = ReadPositions(temporal)
 
     async def indexed(self) -> bool:
@@ -172,7 +172,7 @@ class ClientBase:
         if after_end:
             id_reuse_policy = WorkflowIDReusePolicy.ALLOW_DUPLICATE
         if isinstance(agent, str) and agent:
-            await self._hosted_agents.check(agent)
+            await self._checked_agents.refuse_unhosted(agent)
         start = start.model_copy(update={"trace": current_context()})
         if self._is_minimal:
             start = start.model_copy(update={"visibility": "minimal"})

@@ -28,7 +28,7 @@ class CheckedAgents:
         self._checked: set[str] = set()
         self._unknown_until = 0.0
 
-    async def check(self, agent: str) -> None:
+    async def refuse_unhosted(self, agent: str) -> None:
         """Raises InvalidAgent for a name that no worker hosts and no conversation ever had. An agent that had a worker
         before may wait for one; and if it is not known which agents are hosted, any name passes."""
         if agent in self._checked or time.monotonic() < self._unknown_until:

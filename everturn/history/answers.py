@@ -14,7 +14,7 @@ from everturn.corrections import asks_for_correction
 from everturn.errors import NotFound
 from everturn.evaluations.answers import AnsweredCall, Effect, JudgedAnswer
 from everturn.history import steps
-from everturn.history.reader import read_steps
+from everturn.history.reader import first_step, read_steps
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import Start
 from everturn.plans import RunPlan
@@ -38,13 +38,15 @@ class FoundAnswer:
 
 
 @dataclass
-class _Under:
-    """What is known of the answer that is under way."""
+class _AnswerUnderWay:
+    """What is known of the answer that is under way, or was last."""
 
     begin: int | None = None
     """The position of its first message in the transcript; None if it began in an earlier run that was not read."""
     since: datetime | None = None
     turns: int = 0
+    is_over: bool = False
+    """It has ended: with a reply without calls, or since it was cancelled."""
     unfit: bool = False
     """Its last reply does not fit the output type: a correction follows, or the answer has ended without an output."""
     usage: Usage = field(default_factory=Usage)
@@ -57,22 +59,20 @@ class _Under:
 class AnswerReader:
     """Give it every step of a run, from the first one on."""
 
-    def __init__(self) -> None:
+    def __init__(self, under_way: _AnswerUnderWay | None = None) -> None:
+        """`under_way`: the answer with which the run begins, if earlier runs were read."""
         self.transcript = Transcript()
         self.start: Start | None = None
         self.previous_run_id = ""
         self.began_at: datetime | None = None
         """The run."""
-        self.under = _Under()
-        self.is_over = False
-        """The answer that was under way has ended."""
+        self.under_way = under_way or _AnswerUnderWay()
         self._model = ""
 
     def take_step(self, step: steps.Step) -> steps.TurnCompleted | None:
         """Returns the step if it ends an answer; until the next one, the reader is as of that moment."""
         if self._begins_answer(step):
-            self.under = _Under(begin=self.transcript.base + len(self.transcript.messages))
-            self.is_over = False
+            self.under_way = _AnswerUnderWay(begin=self.transcript.base + len(self.transcript.messages))
         self.transcript.take_step(step)
         match step:
             case steps.RunStarted():
@@ -80,20 +80,21 @@ class AnswerReader:
                 self.previous_run_id = step.previous_run_id
                 self.began_at = step.at
                 if step.start.carry is None or not step.start.carry.owed:
-                    self.under.begin = self.transcript.base
+                    self.under_way.begin = self.transcript.base
             case steps.TurnScheduled(request=request) if not request.summarise:
-                self.under.since = self.under.since or step.at
+                self.under_way.since = self.under_way.since or step.at
             case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
                 self._take_reply(step)
-                self.is_over = self.is_over or reply.ends_answer  # one that was cancelled may still bring a reply
+                # One that was cancelled may still bring a reply.
+                self.under_way.is_over = self.under_way.is_over or reply.ends_answer
                 return step if reply.ends_answer else None
             case steps.ToolScheduled(request=call):
-                self.under.started[call.call_id] = step.at
+                self.under_way.started[call.call_id] = step.at
             case steps.ToolCompleted(request=call) | steps.ActivityEnded(request=call):
-                self.under.started.setdefault(call.call_id, step.at)
-                self.under.finished[call.call_id] = step.at
+                self.under_way.started.setdefault(call.call_id, step.at)
+                self.under_way.finished[call.call_id] = step.at
             case steps.CommandSent(name=names.CANCEL_TURN):
-                self.is_over = True
+                self.under_way.is_over = True
         return None
 
     def _begins_answer(self, step: steps.Step) -> bool:
@@ -101,23 +102,23 @@ class AnswerReader:
         if not isinstance(step, steps.TurnScheduled) or step.request.summarise:
             return False
         is_corrected = any(map(asks_for_correction, step.request.delta))
-        return self.is_over or (self.under.unfit and not is_corrected)
+        return self.under_way.is_over or (self.under_way.unfit and not is_corrected)
 
     def _take_reply(self, step: steps.TurnCompleted) -> None:
         reply = step.reply
-        self.under.unfit = reply.output_problem is not None
+        self.under_way.unfit = reply.output_problem is not None
         self._model = step.request.model or (reply.facts.model if reply.facts else self._model)
-        self.under.turns += 1
-        self.under.usage += reply.usage
-        self.under.cost_usd = cost_with(self.under.cost_usd, reply.cost_usd)
-        self.under.effects |= {plan.call_id: plan.effect for plan in reply.plan if isinstance(plan, RunPlan)}
+        self.under_way.turns += 1
+        self.under_way.usage += reply.usage
+        self.under_way.cost_usd = cost_with(self.under_way.cost_usd, reply.cost_usd)
+        self.under_way.effects |= {plan.call_id: plan.effect for plan in reply.plan if isinstance(plan, RunPlan)}
 
     async def read_answer(
         self, client: Client, conversation_id: str, run_id: str, end: steps.TurnCompleted
     ) -> JudgedAnswer:
         """The answer that `end` has ended just now. Raises NotFound if earlier messages are gone, and RPCError."""
         messages = await read_transcript(client, conversation_id, self.transcript)
-        begin = _begin_of_answer(messages) if self.under.begin is None else self.under.begin
+        begin = _begin_of_answer(messages) if self.under_way.begin is None else self.under_way.begin
         questions = filter(is_said_by_person, messages[_first_question(messages, begin) :])
         start = self.start
         return JudgedAnswer(
@@ -132,10 +133,10 @@ class AnswerReader:
             output=end.reply.output,
             messages=tuple(messages),
             calls=self._calls_in(messages[begin:]),
-            turns=self.under.turns,
-            usage=self.under.usage,
-            cost_usd=self.under.cost_usd,
-            started_at=self.under.since or end.at,
+            turns=self.under_way.turns,
+            usage=self.under_way.usage,
+            cost_usd=self.under_way.cost_usd,
+            started_at=self.under_way.since or end.at,
             finished_at=end.at,
             tenant=start.tenant if start else None,
             metadata=(start.metadata if start else None) or {},
@@ -147,10 +148,10 @@ class AnswerReader:
         return tuple(
             AnsweredCall(
                 call=call,
-                effect=self.under.effects.get(call.call_id),
+                effect=self.under_way.effects.get(call.call_id),
                 result=results.get(call.call_id),
-                started_at=self.under.started.get(call.call_id),
-                finished_at=self.under.finished.get(call.call_id),
+                started_at=self.under_way.started.get(call.call_id),
+                finished_at=self.under_way.finished.get(call.call_id),
             )
             for message in messages
             for call in message.tool_calls
@@ -217,23 +218,39 @@ async def read_answer(client: Client, conversation_id: str, run_id: str, turn: i
     async for step in read_steps(client, conversation_id, run_id=run_id):
         if (end := reader.take_step(step)) and end.request.turn == turn:
             return await reader.read_answer(client, conversation_id, run_id, end)
-        if isinstance(step, steps.RunStarted):
-            await _take_earlier_runs(reader, client, conversation_id)
+        if isinstance(step, steps.RunStarted) and _begins_amid_answer(step):
+            reader.under_way = await _read_earlier_runs(client, conversation_id, step.previous_run_id)
     raise NotFound(f"Run {run_id} of conversation {conversation_id!r} has no answer of turn {turn}.")
 
 
-async def _take_earlier_runs(reader: AnswerReader, client: Client, conversation_id: str) -> None:
-    """What the runs before the reader's know of the answer with which it begins. Those that are gone say nothing."""
-    if reader.under.begin is not None or not reader.previous_run_id:
-        return
-    earlier = AnswerReader()
-    try:
-        async for step in read_steps(client, conversation_id, run_id=reader.previous_run_id):
-            earlier.take_step(step)
-            if isinstance(step, steps.RunStarted):
-                await _take_earlier_runs(earlier, client, conversation_id)
-    except RPCError as error:
-        if not not_found(error):
+async def _read_earlier_runs(client: Client, conversation_id: str, last_run_id: str) -> _AnswerUnderWay:
+    """The answer that is under way as this run ends, with what the runs before it did for it."""
+    answer = _AnswerUnderWay()
+    for run_id in await _runs_of_answer(client, conversation_id, last_run_id):
+        reader = AnswerReader(answer)
+        async for step in read_steps(client, conversation_id, run_id=run_id):
+            reader.take_step(step)
+        answer = reader.under_way
+    return answer
+
+
+async def _runs_of_answer(client: Client, conversation_id: str, last_run_id: str) -> list[str]:
+    """The run in which the answer began that was under way as this one ended, and those up to it; without those that
+    are gone, and all before them."""
+    runs: list[str] = []
+    run_id = last_run_id
+    while run_id:
+        try:
+            started = await first_step(client, conversation_id, run_id)
+        except RPCError as error:
+            if not_found(error):
+                break
             raise
-    else:
-        reader.under, reader.is_over = earlier.under, earlier.is_over
+        runs.insert(0, run_id)
+        run_id = started.previous_run_id if started and _begins_amid_answer(started) else ""
+    return runs
+
+
+def _begins_amid_answer(started: steps.RunStarted) -> bool:
+    """Whether the run goes on with an answer of the run before."""
+    return started.start.carry is not None and started.start.carry.owed and bool(started.previous_run_id)

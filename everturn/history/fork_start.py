@@ -125,7 +125,7 @@ class _ForkPoint:
                     if carry and carry.turn:
                         self._replied.append(carry.called_in or carry.turn)
                 if isinstance(step, TurnScheduled):
-                    self.answer = {"repairs": self.state.last_reply.repairs, "tools": self.state.tools}
+                    self.answer = {"repairs": self.state.last_reply.corrections, "tools": self.state.tools}
             case _:
                 self.transcript.take_step(step)
 

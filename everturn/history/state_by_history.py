@@ -296,7 +296,7 @@ class StateByHistory:
         self._is_new = True
         self._begin_calls()
         over = self._cut_short or request.conclude or state.closing
-        if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
+        if not reply.plan and (over or (reply.final and not state.ask_for_correction())):
             state.end_answer()
 
     def _begin_calls(self) -> None:

@@ -8,7 +8,7 @@ from hashlib import blake2b, sha256
 
 from everturn.providers.encoded_messages import BranchedSet
 from everturn.providers.transcript_facts import facts_of
-from everturn.records import Message, ToolCall
+from everturn.records import Message
 from everturn.text.utf8 import mend
 
 _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
@@ -55,10 +55,9 @@ def _new_id(wanted: str, used: BranchedSet) -> str:
     return new
 
 
-def matching_id(call: ToolCall, pattern: re.Pattern[str] | None) -> str:
-    """The call's id as a server takes it that has rules for them; None: it has none. The call and its result have the
-    same one, in every request."""
-    given = call.provider_id or call.call_id
+def matching_id(given: str, pattern: re.Pattern[str] | None, *, prefix: str = "", digits: int) -> str:
+    """The id, if it has the form that a server asks for; else a digest of it, which has. `pattern` None: any form will
+    do. The call and its result have the same one, in every request."""
     if pattern is None or pattern.fullmatch(given):
         return given
-    return sha256(given.encode()).hexdigest()[:9]
+    return f"{prefix}{sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()[:digits]}"

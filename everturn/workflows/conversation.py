@@ -226,7 +226,7 @@ class ConversationWorkflow:
             elif reply := await self._model_turn():
                 if reply.plan:
                     await self._settle_calls(reply.plan)
-                if state.limit or state.closing or (reply.final and not state.ask_for_repair()):
+                if state.limit or state.closing or (reply.final and not state.ask_for_correction()):
                     return state.limit
             if state.abandoned:
                 return None

@@ -374,9 +374,9 @@ def test_an_answer_that_has_ended_leaves_nothing_for_the_next_one() -> None:
     state = answering()
     state.take_seen(SeenReply(turn=1, text="So f"))
     waits(state)
-    state.last_reply.repairs = 2
+    state.last_reply.corrections = 2
     state.end_answer()
-    assert (state.answering, state.reply_awaited, state.pending, state.last_reply.repairs) == (False, False, {}, 0)
+    assert (state.answering, state.reply_awaited, state.pending, state.last_reply.corrections) == (False, False, {}, 0)
     state.reply_awaited = True
     state.end_answer()
     assert texts(state.unseen.messages) == ["Hello", "So f"]
@@ -407,12 +407,12 @@ def test_a_reply_is_corrected_twice_in_a_row() -> None:
     asked: list[bool] = []
     for _ in range(3):
         state.take_reply(reply("{", output_problem="it is no JSON"))
-        asked.append(state.ask_for_repair())
+        asked.append(state.ask_for_correction())
     assert asked == [True, True, False]
     state.end_answer()
     state.begin_answer()
     state.take_reply(reply("{", output_problem="it is no JSON"))
-    assert state.ask_for_repair()
+    assert state.ask_for_correction()
     (message,) = state.unseen.messages
     assert message.author == OWN_AUTHOR
     assert "it is no JSON" in message.text
@@ -421,7 +421,7 @@ def test_a_reply_is_corrected_twice_in_a_row() -> None:
 def test_a_reply_that_fits_is_not_corrected() -> None:
     state = answering()
     state.take_reply(reply("{}"))
-    assert not state.ask_for_repair()
+    assert not state.ask_for_correction()
     assert state.unseen.messages == []
 
 

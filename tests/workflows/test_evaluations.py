@@ -23,7 +23,7 @@ from temporalio.worker import Replayer
 
 from everturn import Client, Model, Traces, generate, names, tool
 from everturn.client.belongings import _payloads_in
-from everturn.corrections import MAX_REPAIRS
+from everturn.corrections import MAX_CORRECTIONS
 from everturn.errors import KeyMissing, Refused
 from everturn.evals import Evaluated, JudgedAnswer, OnlineEvaluator
 from everturn.evaluations.answer_search import LookPace
@@ -179,7 +179,7 @@ async def test_an_answer_begins_after_one_that_never_fitted_the_output_type(clie
         return "nothing"
 
     usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
-    unfit = [say("much", usage=usage)] * (1 + MAX_REPAIRS)
+    unfit = [say("much", usage=usage)] * (1 + MAX_CORRECTIONS)
     replies = [call("look_up"), *unfit, say("many", usage=usage), say("7", usage=usage)]
     agent = agent_on(scripted(replies, order="arrival"), tools=[look_up], output=int)
     async with hosting(client, agent):

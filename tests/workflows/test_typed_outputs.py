@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from everturn import Client, Conversation, Limits
 from everturn.client.followed_reply import FollowedReply
-from everturn.corrections import MAX_REPAIRS
+from everturn.corrections import MAX_CORRECTIONS
 from everturn.errors import ConversationError, Ended
 from everturn.records import Outcome
 from everturn.testing import ScriptedModel, call, fail
@@ -68,7 +68,7 @@ async def test_a_reply_that_never_fits_is_no_value(client: Client, scripted: Scr
 async def test_a_conversation_stays_open_after_a_reply_that_never_fits_and_says_so(
     client: Client, scripted: Scripted
 ) -> None:
-    unfit = ["much"] * (1 + MAX_REPAIRS)
+    unfit = ["much"] * (1 + MAX_CORRECTIONS)
     judge = agent_on(scripted([*unfit, '{"cents": 7}'], order="arrival"), name="judge", output=Invoice)
     async with hosting(client, judge):
         conversation = await client.start(judge, "How much?", keep_open=HOUR)
@@ -126,7 +126,7 @@ async def test_what_people_end_after_a_reply_that_does_not_fit_is_cancelled(
     client: Client, scripted: Scripted, end: Callable[[Conversation], Awaitable[Any]], reason: str, *, next_answer: bool
 ) -> None:
     """It had failed, over a reply that was to be corrected, or that is of an earlier answer."""
-    unfit = ["much"] * (1 + MAX_REPAIRS if next_answer else 1)
+    unfit = ["much"] * (1 + MAX_CORRECTIONS if next_answer else 1)
     judge = agent_on(scripted([*unfit, fail(400)], order="arrival"), name="judge", output=Invoice)
     async with hosting(client, judge):
         conversation = await client.start(judge, "How much?", keep_open=HOUR)

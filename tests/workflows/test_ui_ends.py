@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everturn import Client, Conversation, Limits, tool, ui
-from everturn.corrections import MAX_REPAIRS
+from everturn.corrections import MAX_CORRECTIONS
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.pages import serving
@@ -185,7 +185,7 @@ async def test_a_page_that_sends_what_is_over_once_more_gets_an_error_and_so_com
 async def test_an_answer_that_never_fits_is_an_error_of_its_page_though_the_chat_goes_on(
     client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
 ) -> None:
-    agent = agent_on(scripted(["much"] * (1 + MAX_REPAIRS)), output=list[int])
+    agent = agent_on(scripted(["much"] * (1 + MAX_CORRECTIONS)), output=list[int])
     async with hosting(client, agent):
         chunks = await says(http, chat, user("How much?"))
         told_again = await told(http, "/ag-ui/", {"threadId": chat, "runId": "r", "messages": []})

@@ -25,7 +25,7 @@ from temporalio.converter import DataConverter, PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities.user_activities import ActivityThreads
-from everturn.corrections import MAX_REPAIRS
+from everturn.corrections import MAX_CORRECTIONS
 from everturn.devserver import DevServer
 from everturn.errors import Stalled
 from everturn.heartbeats.beats_through_core import through_core
@@ -182,7 +182,7 @@ async def test_a_validator_of_the_output_that_never_answers_has_the_reply_refuse
         outcome = await client.run(agent, "Go")
     assert outcome.status == "failed"
     assert "could not be checked" in (outcome.reason or "")
-    assert len(model.requests) == 1 + MAX_REPAIRS
+    assert len(model.requests) == 1 + MAX_CORRECTIONS
 
 
 async def test_a_reply_that_can_not_be_planned_stalls_and_is_not_paid_for_again(

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from everturn import Client, Conversation, Limits, Webhook, names, tool
-from everturn.corrections import MAX_REPAIRS, UNFIT_OUTPUT
+from everturn.corrections import MAX_CORRECTIONS, UNFIT_OUTPUT
 from everturn.errors import InvalidAgent
 from everturn.evals import rerun
 from everturn.payloads import WaitingCall, WebhookTarget
@@ -160,7 +160,7 @@ async def test_an_answer_that_never_fitted_the_output_type_has_failed(
     client: Client, scripted: Scripted, receiver: Receiver, include: list[Any]
 ) -> None:
     """It was told as answered, without a reason."""
-    model = scripted([*["much"] * (1 + MAX_REPAIRS), "7"], order="arrival")
+    model = scripted([*["much"] * (1 + MAX_CORRECTIONS), "7"], order="arrival")
     agent = agent_on(model, output=int, webhook=hooked(receiver, include=include))
     async with hosting(client, agent):
         conversation = await client.start(agent, "How much?", keep_open=timedelta(hours=1))

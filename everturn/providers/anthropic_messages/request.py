@@ -5,7 +5,6 @@ A reply that stopped as "paused" goes on when the transcript is sent again with 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,7 @@ from everturn.providers.base import (
     sent_arguments,
     with_extra,
 )
+from everturn.providers.call_ids import matching_id
 from everturn.providers.catalog import grammar_over_calls
 from everturn.providers.encoded_messages import EncodedMessages, Item, encoded_messages
 from everturn.providers.json_values import a_dict, a_str
@@ -276,10 +276,7 @@ def _encode_call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -
 
 
 def _wire_id(call_id: str) -> str:
-    """The call's id as the API takes it. The call and its result have the same one, in every request."""
-    if _ID.fullmatch(call_id):
-        return call_id
-    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+    return matching_id(call_id, _ID, prefix="call_", digits=24)
 
 
 def _result_blocks(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, bool]]) -> Iterator[_Block]:

@@ -125,7 +125,7 @@ def _tool_messages(calls: Iterable[ToolCall], results: Mapping[str, ToolResult],
         if _is_legacy(call):
             yield {"role": "function", "name": plain_name(call.name), "content": content}
             continue
-        encoded: Encoded = {"role": "tool", "tool_call_id": matching_id(call, dialect.call_id)}
+        encoded: Encoded = {"role": "tool", "tool_call_id": _wire_id(call, dialect)}
         if _is_servers(call):
             encoded["name"] = call.name
         elif dialect.gateway:
@@ -138,7 +138,7 @@ def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], d
     for call in calls:
         result = results.get(call.call_id)
         if result and (media := _shown_apart(result, dialect)):
-            label = Text(text=f"From the result of {call.name} ({matching_id(call, dialect.call_id)}):")
+            label = Text(text=f"From the result of {call.name} ({_wire_id(call, dialect)}):")
             yield {"role": "user", "content": _encode_content((label, *media), dialect)}
 
 
@@ -199,7 +199,7 @@ def _custom_calls(message: Message) -> list[Encoded]:
 
 
 def _encode_call(call: ToolCall, dialect: Dialect, *, same_provider: bool) -> Encoded:
-    call_id = matching_id(call, dialect.call_id)
+    call_id = _wire_id(call, dialect)
     name = call.name if same_provider and _is_servers(call) else plain_name(call.name)
     if same_provider and call.extra.get("type") == "custom":
         text: Any = call.unparsed
@@ -223,6 +223,10 @@ def _is_legacy(call: ToolCall) -> bool:
 def _is_servers(call: ToolCall) -> bool:
     """A tool of the server's own, which it runs once it has its arguments back: $web_search, of Moonshot."""
     return call.name.startswith("$")
+
+
+def _wire_id(call: ToolCall, dialect: Dialect) -> str:
+    return matching_id(call.provider_id or call.call_id, dialect.call_id, digits=9)
 
 
 def _result_text(result: ToolResult, dialect: Dialect) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from everturn import names
 from everturn.calls.decision_records import policy_after
 from everturn.carryover import CarryOver, StoredInRun, WorkerFacts
-from everturn.corrections import MAX_REPAIRS
+from everturn.corrections import MAX_CORRECTIONS
 from everturn.history import steps
 from everturn.policy import Policy
 from everturn.records import Message, Outcome, Usage
@@ -266,7 +266,7 @@ def repairs_are_limited(one: Evidence) -> Iterator[str]:
     times = 0
     for message in one.transcript:
         times = times + _is_repair(message) if message.role != "user" or message.author else 0
-        if times > MAX_REPAIRS:
+        if times > MAX_CORRECTIONS:
             yield f"a model was told {times} times in a row that its reply does not fit"
             return
 
@@ -287,7 +287,7 @@ def replies_are_mended(one: Evidence) -> Iterator[str]:
                         repairs = repairs + 1 if corrected else 0 if final else repairs
                     unfit, cut, turn = False, False, request.turn
                 case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
-                    may_be = repairs < MAX_REPAIRS and not (request.conclude or cut or closing)
+                    may_be = repairs < MAX_CORRECTIONS and not (request.conclude or cut or closing)
                     unfit, final = bool(reply.output_problem) and may_be, reply.final
                 case steps.CommandSent(name=names.CANCEL_TURN, accepted=accepted):  # a signal may be passed over
                     repairs, unfit, cut = 0 if accepted else repairs, False, True
