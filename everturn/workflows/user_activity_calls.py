@@ -37,7 +37,7 @@ from everturn.workflows.nexus_operations import Closed, NexusOperations
 from everturn.workflows.timeouts import check_options, user_activity_options
 
 MOST_TRIES = 5
-"""How often an activity is scheduled again after its worker was lost. Then the model is told."""
+"""So many tries has an activity whose workers are lost. Then the model is told."""
 
 
 CLOSED = "the conversation was closed"
