@@ -1,8 +1,8 @@
-"""How an activity's failure comes to its workflow."""
+"""How the failure of an activity, or of a child workflow, comes to its workflow."""
 
 from __future__ import annotations
 
-from temporalio.exceptions import ActivityError, RetryState, TimeoutType
+from temporalio.exceptions import ActivityError, ChildWorkflowError, RetryState, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOut
 
 
@@ -15,6 +15,21 @@ def activity_error(cause: BaseException, *, activity_type: str = "Pay", activity
         activity_type=activity_type,
         activity_id=activity_id,
         retry_state=RetryState.TIMEOUT,
+    )
+    error.__cause__ = cause
+    return error
+
+
+def child_error(cause: BaseException) -> ChildWorkflowError:
+    error = ChildWorkflowError(
+        "it failed",
+        namespace="default",
+        workflow_id="child",
+        run_id="run",
+        workflow_type="Conversation",
+        initiated_event_id=1,
+        started_event_id=2,
+        retry_state=None,
     )
     error.__cause__ = cause
     return error

@@ -455,12 +455,16 @@ def test_a_conversation_that_is_closed_as_it_begins_is_not_moved() -> None:
     assert (run.next_start, run.activities) == (None, [names.CALL_MODEL])
 
 
-def test_large_results_become_a_part_of_the_prefix_before_a_run_ends(bounds: Bounds) -> None:
+def about_to_hand_on_a_large_result(bounds: Bounds) -> PlayedConversation:
     bounds(handed_bytes=100)
     run = PlayedConversation(keep_open=60.0).begin()
     run.suggested = True
     large = PAID.model_copy(update={"content": (Text(text="x" * 200),)})
-    run.reply("", PAY, plan=(UseResult(call_id="a", result=large),), digest="d")
+    return run.reply("", PAY, plan=(UseResult(call_id="a", result=large),), digest="d")
+
+
+def test_large_results_become_a_part_of_the_prefix_before_a_run_ends(bounds: Bounds) -> None:
+    run = about_to_hand_on_a_large_result(bounds)
     assert run.activities == [names.EXTEND_PREFIX]
     request = run.request(names.EXTEND_PREFIX)
     assert (request["turn"], request["position"], request["digest"]) == (2, 2, "d")
@@ -470,11 +474,7 @@ def test_large_results_become_a_part_of_the_prefix_before_a_run_ends(bounds: Bou
 
 
 def test_a_digest_that_can_not_be_read_is_none(bounds: Bounds) -> None:
-    bounds(handed_bytes=100)
-    run = PlayedConversation(keep_open=60.0).begin()
-    run.suggested = True
-    large = PAID.model_copy(update={"content": (Text(text="x" * 200),)})
-    run.reply("", PAY, plan=(UseResult(call_id="a", result=large),), digest="d")
+    run = about_to_hand_on_a_large_result(bounds)
     run.complete(names.EXTEND_PREFIX, 7)
     assert (run.next_start or {})["carry"].get("digest", "") == ""
 

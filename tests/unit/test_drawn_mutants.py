@@ -12,7 +12,6 @@ import pytest
 from pydantic import JsonValue
 from temporalio.exceptions import (
     ApplicationError,
-    ChildWorkflowError,
     TerminatedError,
     TimeoutType,
 )
@@ -48,7 +47,7 @@ from everturn.workflows import (
     web_ui,
 )
 from everturn.workflows.recent_messages import RecentMessages
-from tests.support.activity_errors import activity_error
+from tests.support.activity_errors import activity_error, child_error
 from tests.support.bounds import Bounds
 
 
@@ -65,17 +64,7 @@ def test_what_is_larger_than_the_bound_is_not_handed_over(beside: int, fits: boo
 
 
 def test_an_agent_whose_conversation_was_ended_could_not_answer_in_our_words() -> None:
-    error = ChildWorkflowError(
-        "failed",
-        namespace="default",
-        workflow_id="talk",
-        run_id="run",
-        workflow_type="Conversation",
-        initiated_event_id=1,
-        started_event_id=2,
-        retry_state=None,
-    )
-    error.__cause__ = TerminatedError("Temporal's words")
+    error = child_error(TerminatedError("Temporal's words"))
     told = tool_results.no_answer_result(ToolCall(call_id="a", name="helper"), error).text
     assert told.startswith("helper could not answer: ")
     assert "Temporal's words" not in told

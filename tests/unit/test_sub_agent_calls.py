@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from temporalio import exceptions, workflow
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from everturn import names
 from everturn.payloads import AskedAgent, Caller, Notify, Start
@@ -16,25 +16,11 @@ from everturn.policy import Rule
 from everturn.records import Outcome, ToolCall, Usage
 from everturn.sizes import MAX_OUTCOME_BYTES, RUN_BYTES
 from everturn.tracing import TraceContext
+from tests.support.activity_errors import child_error
 from tests.support.fake_sdk import FakeSdk, ReplyParts, Scheduled, settle
 
 ASK = ToolCall(call_id="a", name="helper", arguments={"message": "Help *me*."})
 DONE = Outcome(status="completed", text="Done.")
-
-
-def ended(cause: BaseException) -> ChildWorkflowError:
-    error = ChildWorkflowError(
-        "failed",
-        namespace="default",
-        workflow_id="talk.a",
-        run_id="run",
-        workflow_type="Conversation",
-        initiated_event_id=1,
-        started_event_id=2,
-        retry_state=None,
-    )
-    error.__cause__ = cause
-    return error
 
 
 async def begun(reply: ReplyParts, *calls: ToolCall) -> Scheduled:
@@ -103,8 +89,8 @@ async def test_a_sub_agent_is_at_work_until_it_ends_and_its_cost_is_added(reply:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ended(ApplicationError("it broke", type="Broken")), "it broke"),
-        (ended(exceptions.TerminatedError("T")), "its conversation was terminated"),
+        (child_error(ApplicationError("it broke", type="Broken")), "it broke"),
+        (child_error(exceptions.TerminatedError("T")), "its conversation was terminated"),
     ],
 )
 async def test_the_model_is_told_why_there_is_no_answer(error: Exception, reason: str, reply: ReplyParts) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from temporalio import exceptions
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, FailureError, TimeoutType
+from temporalio.exceptions import ApplicationError, FailureError, TimeoutType
 
 from everturn import names
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows import tool_results
 from everturn.workflows.activity_results import Unreadable
 from everturn.workflows.approvals import AppliedDecision
-from tests.support.activity_errors import activity_error
+from tests.support.activity_errors import activity_error, child_error
 
 PAY = ToolCall(call_id="a", name="pay")
 EDITED = Decision(verdict="approve", by="ann", arguments={"cents": 4})
@@ -121,17 +121,7 @@ def test_a_lost_call_may_have_taken_effect(error: Any, text: str) -> None:
     ],
 )
 def test_the_model_is_told_why_a_sub_agent_has_no_answer(cause: BaseException, reason: str) -> None:
-    error = ChildWorkflowError(
-        "failed",
-        namespace="default",
-        workflow_id="child",
-        run_id="run",
-        workflow_type="Conversation",
-        initiated_event_id=1,
-        started_event_id=2,
-        retry_state=None,
-    )
-    error.__cause__ = cause
+    error = child_error(cause)
     assert tool_results.no_answer_result(PAY, error).text == f"pay could not answer: {reason}."
     running = exceptions.WorkflowAlreadyStartedError("child", "Conversation")
     assert tool_results.no_answer_result(PAY, running).text == (

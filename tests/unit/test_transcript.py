@@ -82,6 +82,6 @@ def test_an_answer_begins_behind_what_was_said_as_the_one_before_was_cancelled(*
         steps.TurnCompleted(17, AT, request, SAID),
     ):
         reader.take_step(step)
-    assert reader.under.begin is not None
-    assert [message.text for message in reader.transcript.messages[reader.under.begin :]] == ["And now?", "Hi."]
-    assert reader.under.turns == 1
+    assert reader.under_way.begin is not None
+    assert [message.text for message in reader.transcript.messages[reader.under_way.begin :]] == ["And now?", "Hi."]
+    assert reader.under_way.turns == 1
