@@ -8,7 +8,8 @@ from everturn import names
 from everturn.carryover import CarryOver, View
 from everturn.plans import RunHandoff
 from everturn.records import Decision, Successor, Text, ToolCall, ToolResult
-from everturn.sizes import MAX_HANDOFF_BYTES, shortened
+from everturn.sizes import MAX_HANDOFF_BYTES
+from everturn.text.shortening import shortened
 
 MAX_VIEWS = 16
 """How many agents' views are kept, for when they are in charge again. An agent whose view was dropped sees what its

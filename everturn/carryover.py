@@ -16,8 +16,9 @@ from everturn.limits import Limits
 from everturn.plans import PlannedCall, Review, WaitReason
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, Stop, ToolCall, ToolResult, Usage
-from everturn.sizes import MAX_BEGINNING_CHARS, clipped
+from everturn.sizes import MAX_BEGINNING_CHARS
 from everturn.temporal.ids import known_id
+from everturn.text.shortening import clipped
 from everturn.tracing import CarriedTrace
 from everturn.webhooks.records import WebhookFacts
 

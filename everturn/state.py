@@ -22,7 +22,8 @@ from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, is_said_by_person, results_in
 from everturn.size_estimates import how_many_fit
-from everturn.sizes import MAX_INBOX_BYTES, MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
+from everturn.sizes import MAX_INBOX_BYTES, MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS
+from everturn.text.shortening import shortened
 from everturn.truncation import shortened_reason
 
 Observer = Callable[[Sequence[Message]], None]

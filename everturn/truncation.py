@@ -37,9 +37,9 @@ from everturn.sizes import (
     MAX_REASON_BYTES,
     MAX_RESULT_BYTES,
     WHY_BYTES,
-    shortened,
     size_of,
 )
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 
 MAX_NAME_SHOWN = 200

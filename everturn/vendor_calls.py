@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from everturn.sizes import clipped
 from everturn.system.json_numbers import parse_json, place_of_odd_number
+from everturn.text.shortening import clipped
 
 TAKES = (
     "an OpenAI tool call (a function or a custom one), a Responses function_call or custom_tool_call item, "

@@ -16,7 +16,8 @@ from everturn.activities.patience import LONGEST_OWN_DELAY_SECONDS, spend
 from everturn.activities.user_activities import is_users_call, is_users_own
 from everturn.calls.activity_outputs import TOOL_FAILED
 from everturn.errors import EverturnError
-from everturn.sizes import MAX_CAUSE_BYTES, shortened
+from everturn.sizes import MAX_CAUSE_BYTES
+from everturn.text.shortening import shortened
 from everturn.tools.results import safe_error_text, safe_text
 from everturn.tools.unwritten_results import Unwritten, after_effect
 from everturn.tools.user_code import class_name

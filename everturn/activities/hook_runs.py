@@ -36,10 +36,10 @@ from everturn.sizes import (
     MAX_EDIT_BYTES,
     MAX_GIVEN_BYTES,
     MAX_REPLY_BYTES,
-    shortened,
     size_of,
     too_deep,
 )
+from everturn.text.shortening import shortened
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext, TurnContext

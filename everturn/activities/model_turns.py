@@ -80,9 +80,10 @@ from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import Request, ToolSpec, ask, specs_of
 from everturn.providers.rate_limits.turn_waits import within_limit
 from everturn.records import Message, Reply, ToolResult, Usage
-from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, shortened, size_of, too_deep
+from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.namespace import Namespace
+from everturn.text.shortening import shortened
 from everturn.tools import user_code
 from everturn.tools.context import TurnContext
 from everturn.tools.output_type import InvalidOutput

@@ -42,10 +42,10 @@ from everturn.sizes import (
     MOST_LOCAL,
     PLAN_ARGUMENTS_BYTES,
     PLAN_TEXT_BYTES,
-    shortened,
     size_of,
 )
 from everturn.system.json_numbers import place_of_odd_number
+from everturn.text.shortening import shortened
 from everturn.tools.agent_option_checks import ASK
 from everturn.tools.argument_defaults import defaults_in_words
 from everturn.tools.arguments import InvalidArguments

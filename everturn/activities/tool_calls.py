@@ -57,10 +57,10 @@ from everturn.sizes import (
     MAX_REASON_BYTES,
     MAX_REPLY_BYTES,
     MAX_RESULT_BYTES,
-    shortened,
     size_of,
 )
 from everturn.storage.artifacts import Artifacts
+from everturn.text.shortening import shortened
 from everturn.tools import raised, user_code
 from everturn.tools.argument_defaults import defaults_in_words
 from everturn.tools.arguments import InvalidArguments

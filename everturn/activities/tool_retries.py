@@ -10,7 +10,8 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from everturn.activities import patience
 from everturn.errors import Retry
 from everturn.logs import get_logger
-from everturn.sizes import MAX_CAUSE_BYTES, shortened
+from everturn.sizes import MAX_CAUSE_BYTES
+from everturn.text.shortening import shortened
 from everturn.tools import raised
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool

@@ -9,7 +9,8 @@ from temporalio.exceptions import ApplicationError
 
 from everturn.activities import agent_lookup
 from everturn.errors import KeyMissing, ProviderError
-from everturn.sizes import MAX_ERROR_BYTES, shortened
+from everturn.sizes import MAX_ERROR_BYTES
+from everturn.text.shortening import shortened
 
 KEY_DELAY_SECONDS: Final = 60.0
 """The longest from one try to the next, while no worker has the key."""

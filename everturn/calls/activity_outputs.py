@@ -17,9 +17,10 @@ from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
 
 from everturn.records import Document, Image, ResultPart, Text, ToolResult
-from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
+from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES
 from everturn.system.json_numbers import compact_json, in_words
 from everturn.text.base64_text import as_base64
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 from everturn.truncation import Notice, bound_content
 from everturn.validation.explaining import why_unreadable

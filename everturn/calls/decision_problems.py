@@ -10,8 +10,9 @@ from everturn.calls.decision_records import Answer, Approve, Deny, too_late
 from everturn.calls.pending_calls import RULED, PendingCall, rules_of
 from everturn.policy import Policy, rule_for, same_json, with_rules
 from everturn.policy import problem as policy_problem
-from everturn.sizes import MAX_INPUT_BYTES, MAX_REASON_BYTES, SMALL_DECISION_BYTES, shortened, size_of
+from everturn.sizes import MAX_INPUT_BYTES, MAX_REASON_BYTES, SMALL_DECISION_BYTES, size_of
 from everturn.text.json_text import json_text
+from everturn.text.shortening import shortened
 
 MOST_REFUSED_EDITS = 200
 """The limit for a turn. Each edit costs a dozen events and an update; Temporal takes 2,000 updates in a run."""

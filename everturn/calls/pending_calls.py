@@ -18,8 +18,9 @@ from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, GatedPlan, PlannedCall, Review, RunHandoff
 from everturn.policy import Policy, Rule, rule_for, same_json
 from everturn.records import ApproveOrDeny, Decision, ToolCall
-from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS, shortened
+from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS
 from everturn.text.iso_times import iso_time
+from everturn.text.shortening import shortened
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""

@@ -19,9 +19,9 @@ from everturn.history.open_calls import IN_WORDS, OpenCall
 from everturn.payloads import AskedAgent, WaitingCall, address_of
 from everturn.records import CUT_OFF, Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
-from everturn.sizes import clipped
 from everturn.subagents.call_addresses import shortest_name
 from everturn.text.printable import printable, printable_line
+from everturn.text.shortening import clipped
 
 MARKS = {
     "user": "▸",

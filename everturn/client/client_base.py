@@ -30,7 +30,7 @@ from everturn.live.configured_lane import lane_of
 from everturn.live.lane import Lane
 from everturn.payloads import Start
 from everturn.settings import Settings
-from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, clipped
+from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES
 from everturn.temporal import temporal_errors
 from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.namespace import Namespace
@@ -39,6 +39,7 @@ from everturn.temporal.versioned_queues import may_start_eagerly
 from everturn.tenants.metadata import RESERVED_KEYS, TENANT, fits_index, in_index, in_words, index_keywords
 from everturn.tenants.priorities import priority_of, read_weights, with_weight, without_name
 from everturn.text.markdown import code, first_line, inline
+from everturn.text.shortening import clipped
 from everturn.text.utf8 import check_utf8
 
 MAX_LISTED_TOOLS = 40

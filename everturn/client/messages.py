@@ -20,8 +20,9 @@ from everturn.errors import InvalidSetting, Refused
 from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
-from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, clipped, size_of
+from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
 from everturn.temporal.any_status import is_over
+from everturn.text.shortening import clipped
 from everturn.tools.tool import Tool
 from everturn.user_parts import USERS_KINDS
 from everturn.validation import durations

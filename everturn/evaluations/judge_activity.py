@@ -25,8 +25,8 @@ from everturn.heartbeats.beats_outside_conversations import keep_beating
 from everturn.history.answers import read_answer
 from everturn.logs import get_logger
 from everturn.records import Usage
-from everturn.sizes import clipped
 from everturn.temporal.temporal_errors import not_found
+from everturn.text.shortening import clipped
 from everturn.text.utf8 import mend
 from everturn.tools import user_code
 from everturn.tools.results import error_text

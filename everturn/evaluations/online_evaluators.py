@@ -16,7 +16,7 @@ from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.records import MAX_EXPLANATION_CHARS, MAX_LABEL_CHARS, MAX_RESULTS, EvaluationResult
 from everturn.names import unversioned
 from everturn.records import Usage
-from everturn.sizes import clipped
+from everturn.text.shortening import clipped
 from everturn.text.utf8 import mend
 from everturn.validation import durations
 from everturn.validation.spelling import known_fields

@@ -8,7 +8,7 @@ from typing import Any
 
 from everturn.formats.readers import read_anthropic, read_gemini, read_openai_chat, read_openai_responses
 from everturn.records import Message, Reply
-from everturn.sizes import clipped
+from everturn.text.shortening import clipped
 from everturn.validation.explaining import explain
 from everturn.vendor_calls import as_dict
 

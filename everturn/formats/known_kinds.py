@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from everturn.sizes import clipped
+from everturn.text.shortening import clipped
 
 _CHAT_BLOCKS = """
     text image_url input_audio file refusal

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from everturn.records import Message, Part, Reply, ToolCall, ToolResult
-from everturn.sizes import clipped
+from everturn.text.shortening import clipped
 from everturn.tools.results import result_of
 from everturn.tools.unwritten_results import Unwritten, after_effect
 

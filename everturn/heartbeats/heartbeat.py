@@ -15,7 +15,8 @@ from temporalio import activity
 
 from everturn.heartbeats.details import Streamed
 from everturn.heartbeats.profiles import QUICK
-from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
+from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 from everturn.tools.results import iterator_in
 

@@ -19,9 +19,10 @@ from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, Refused, Unreachable
 from everturn.mcp_server.reachable_conversations import Reach
 from everturn.payloads import Status, WaitingCall
-from everturn.sizes import MAX_REASON_BYTES, shortened
+from everturn.sizes import MAX_REASON_BYTES
 from everturn.subagents.call_addresses import in_words
 from everturn.subagents.results import with_notice
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sizes import shortened_line
+from everturn.text.shortening import shortened_line
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import ServerTool, UnsupportedParameter
 from everturn.vendor_models import abilities

@@ -26,7 +26,7 @@ from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
 from everturn.providers.rate_limits.rate_headers import limit_reset
 from everturn.providers.rate_limits.waits_in_words import wait_in_words
-from everturn.sizes import clipped
+from everturn.text.shortening import clipped
 from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from everturn.providers.base import Request, ToolSpec, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.json_values import mend_texts, parse_json
 from everturn.records import Reply, ToolCall
-from everturn.sizes import shortened
 from everturn.system.json_numbers import compact_json, place_of_odd_number
+from everturn.text.shortening import shortened
 from everturn.validation.schema_references import MOST_REFERENCES, references_in, same_value_schemas, target_of
 from everturn.validation.sub_schemas import CHOICES, change_sub_schemas, declared_types
 

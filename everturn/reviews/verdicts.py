@@ -21,7 +21,8 @@ from everturn.prices import cost_of_reply
 from everturn.providers import generate
 from everturn.records import Reply, ToolCall
 from everturn.reviews.reviewer import Reviewer
-from everturn.sizes import MAX_RULE_CHARS, shortened
+from everturn.sizes import MAX_RULE_CHARS
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 from everturn.tools.output_type import OutputType
 from everturn.tools.tool import Tool

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from everturn.records import CUT_OFF, Outcome, Text, ToolResult
-from everturn.sizes import MAX_RESULT_BYTES, MAX_RESULT_CHARS, shortened
+from everturn.sizes import MAX_RESULT_BYTES, MAX_RESULT_CHARS
+from everturn.text.shortening import shortened
 
 
 def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from everturn.errors import NotAnswered, ToolFailed
-from everturn.sizes import MAX_LEFT_BYTES, MAX_QUESTION_BYTES, QUESTION_KEY_CHARS, shortened, size_of
+from everturn.sizes import MAX_LEFT_BYTES, MAX_QUESTION_BYTES, QUESTION_KEY_CHARS, size_of
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
-from everturn.sizes import shortened_line
 from everturn.system.json_numbers import place_of_odd_number
+from everturn.text.shortening import shortened_line
 
 MAX_PROBLEMS = 10
 MAX_LINE_CHARS = 500

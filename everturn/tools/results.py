@@ -15,9 +15,10 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text, ToolCall, ToolResult
-from everturn.sizes import MAX_ERROR_BYTES, shortened
+from everturn.sizes import MAX_ERROR_BYTES
 from everturn.system.json_numbers import compact_json
 from everturn.text.base64_text import as_base64
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 from everturn.tools import raised, user_code
 from everturn.tools.unwritten_results import Unwritten

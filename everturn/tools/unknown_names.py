@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from everturn.sizes import clipped
+from everturn.text.shortening import clipped
 from everturn.tools.json_schema import MAX_VALUE_CHARS
 from everturn.validation.open_objects import is_listed, takes_more
 from everturn.validation.schema_references import resolved

@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, Refused
 from everturn.payloads import WaitingCall
-from everturn.sizes import shortened
 from everturn.text.browser_values import is_same_in_browser, with_exact_values
 from everturn.text.json_text import json_text
+from everturn.text.shortening import shortened
 from everturn.ui.narrator import question_id
 
 MAX_SHOWN_BYTES: Final = 500

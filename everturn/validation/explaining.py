@@ -6,7 +6,7 @@ import re
 
 from pydantic import ValidationError
 
-from everturn.sizes import shortened_line
+from everturn.text.shortening import shortened_line
 
 MAX_REASON_CHARS = 600
 """Of another library's error."""

@@ -22,9 +22,10 @@ from everturn.corrections import UNFIT_OUTPUT, unfit_reason
 from everturn.logs import workflow_log
 from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
 from everturn.records import CUT_OFF, Outcome
-from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
+from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, size_of
 from everturn.state import State
 from everturn.text.iso_times import iso_time
+from everturn.text.shortening import shortened
 from everturn.webhooks.records import WebhookEvent, WebhookFacts, WebhookMessage
 from everturn.workflows.eviction_guard import OwnLoop
 from everturn.workflows.new_waits import NewWaits

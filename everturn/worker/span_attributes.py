@@ -13,7 +13,7 @@ from everturn.agent import Agent
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.providers.base import ToolSpec, specs_of
 from everturn.records import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage, on_lines
-from everturn.sizes import shortened
+from everturn.text.shortening import shortened
 from everturn.tracing import AnswerSpan, WaitSpan
 
 Value = str | bool | int | float | Sequence[str]

@@ -15,8 +15,8 @@ from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.client.client import Client, SyncClient
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
-from everturn.sizes import shortened
 from everturn.temporal.namespace import require_namespace
+from everturn.text.shortening import shortened
 from everturn.validation.spelling import known_options
 from everturn.worker.deployment import Deployment, of_settings, versioning_options
 from everturn.worker.drain_deadline import drain_within

@@ -10,8 +10,9 @@ from everturn.carryover import mark_of
 from everturn.payloads import ModelRequest
 from everturn.records import Message, results_in
 from everturn.size_estimates import how_many_fit, is_larger
-from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, shortened, size_of
+from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, size_of
 from everturn.state import State
+from everturn.text.shortening import shortened
 from everturn.truncation import cut_messages, without_content
 
 

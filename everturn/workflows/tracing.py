@@ -21,8 +21,9 @@ from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import CarryOver
 from everturn.payloads import ModelReply, Start
 from everturn.records import Decision, ToolCall, ToolResult
-from everturn.sizes import MAX_SPAN_NAME_BYTES, MAX_WAITS_BYTES, shortened, size_of
+from everturn.sizes import MAX_SPAN_NAME_BYTES, MAX_WAITS_BYTES, size_of
 from everturn.state import State
+from everturn.text.shortening import shortened
 from everturn.tracing import (
     MAX_LINKS,
     MAX_OVER,

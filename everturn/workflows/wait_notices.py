@@ -10,8 +10,9 @@ from temporalio import workflow
 from temporalio.exceptions import TemporalError
 
 from everturn.payloads import Notify, WaitingCall, WaitNotice
-from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, shortened, size_of
+from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, size_of
 from everturn.state import State
+from everturn.text.shortening import shortened
 from everturn.workflows.new_waits import NewWaits
 
 

@@ -16,9 +16,10 @@ from everturn import names
 from everturn.calls.decision_records import VERDICTS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Decision, Message, in_dollars
-from everturn.sizes import SUMMARY_BYTES, clipped
+from everturn.sizes import SUMMARY_BYTES
 from everturn.text.markdown import block, code, inline, summary_bytes, written_json
 from everturn.text.printable import printable_line
+from everturn.text.shortening import clipped
 
 SUMMARY_CHARS = 80
 MESSAGE_CHARS = 200

@@ -25,7 +25,8 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.size_estimates import fits, how_many_fit, is_larger
-from everturn.sizes import LEAST_PART_BYTES, clipped, shortened, shortened_line, size_of
+from everturn.sizes import LEAST_PART_BYTES, size_of
+from everturn.text.shortening import clipped, shortened, shortened_line
 from everturn.truncation import cut_messages, cut_part, without_content
 
 # Each of these is one character: of one byte as JSON, of two, three, four and six.
@@ -132,11 +133,11 @@ def test_a_line_for_people_ends_in_dots_that_count(line: str, most: int, shown: 
     assert clipped(line, most) == shown
 
 
-def test_no_module_but_sizes_cuts_a_line_by_itself() -> None:
+def test_no_module_but_shortening_cuts_a_line_by_itself() -> None:
     by_hand = re.compile(r"\[[^\]]*:[^\]]*\](?:\}| \+ f?\")…")
     package = Path(everturn.__file__).parent
     found = {file.name for file in package.rglob("*.py") if by_hand.search(file.read_text())}
-    assert found == {"sizes.py"}
+    assert found == {"shortening.py"}
 
 
 def test_a_result_that_is_cut_keeps_who_decided() -> None:

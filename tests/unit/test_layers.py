@@ -29,7 +29,7 @@ from tests.support.source import (
 ROOT = Path(__file__).parents[2]
 
 BOTTOM_UP = """
-    errors system names sizes vendor_calls text http validation
+    errors system names sizes text vendor_calls http validation
     logs settings temporal
     records corrections user_parts size_estimates packed_messages heartbeats vendors
     agent_settings models vendor_models limits plans prices tracing policy tenants budgets batching webhooks

@@ -101,12 +101,12 @@ from everturn.sizes import (
     TEMPORAL_MESSAGE_BYTES,
     TEMPORAL_PAYLOAD_BYTES,
     TEMPORAL_RUN_BYTES,
-    shortened,
     size_of,
 )
 from everturn.state import State
 from everturn.temporal.ids import known_id
 from everturn.tenants.metadata import Labelled
+from everturn.text.shortening import shortened
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words
 from everturn.webhooks.conversation_events import MOST_AGENTS, fitting_data

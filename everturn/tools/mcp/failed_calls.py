@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from everturn.errors import OutcomeUnknown, Retry, ToolFailed
-from everturn.sizes import MAX_ERROR_BYTES, shortened
+from everturn.sizes import MAX_ERROR_BYTES
+from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 from everturn.tools.mcp import error_codes
 from everturn.tools.mcp.config import McpServer

@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from everturn.sizes import MAX_LEFT_BYTES, MAX_MISFIT_BYTES, MAX_QUESTION_BYTES, shortened, size_of
+from everturn.sizes import MAX_LEFT_BYTES, MAX_MISFIT_BYTES, MAX_QUESTION_BYTES, size_of
+from everturn.text.shortening import shortened
 from everturn.tools.context_ask import MAX_QUESTIONS, AsksPerson
 
 if TYPE_CHECKING:
