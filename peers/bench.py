@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from everturn.sizes import shortened_line
+from everturn.text.shortening import shortened_line
 
 HOST = "127.0.0.1"
 

@@ -22,7 +22,7 @@ from everturn.tools.context import ToolContext
 from everturn.tools.mcp.calls import ServerCall
 from everturn.tools.mcp.connections import NotConnected, ServerConnections
 from everturn.tools.mcp.greetings import OLD_TRANSPORT
-from everturn.tools.mcp.listing import ListedTool, list_tools
+from everturn.tools.mcp.listed_tools import ListedTool, list_tools
 from peers.bench import HOST, Bench, NotInstalled, free_port
 
 MINUTES = 35

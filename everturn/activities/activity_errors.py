@@ -12,7 +12,8 @@ from temporalio.exceptions import ApplicationError, FailureError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities.patience import LONGEST_OWN_DELAY_SECONDS, spend
+from everturn.activities.patience import spend
+from everturn.activities.retry_delays import LONGEST_OWN_DELAY_SECONDS
 from everturn.activities.user_activities import is_users_call, is_users_own
 from everturn.calls.activity_outputs import TOOL_FAILED
 from everturn.errors import EverturnError

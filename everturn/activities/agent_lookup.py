@@ -15,7 +15,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import patience
+from everturn.activities import patience, retry_delays
 from everturn.activities.agent_store import AgentStore, StoreFailed
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.mcp_memory import left_so_far
@@ -69,7 +69,7 @@ async def _looked_up(agents: HostedAgents, store: AgentStore, name: str) -> Agen
     try:
         return await agents.look_up(name)
     except StoreFailed as error:
-        delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=store.patience)
+        delay = retry_delays.retry_delay(None, attempt=activity.info().attempt, longest=store.patience)
         is_retried = patience.spend(delay, store.patience)
         raise ApplicationError(
             str(error),

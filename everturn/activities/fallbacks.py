@@ -8,7 +8,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn.activities.activity_errors import final_error
-from everturn.activities.patience import retry_delay, spend
+from everturn.activities.patience import spend
+from everturn.activities.retry_delays import retry_delay
 from everturn.agent import Agent
 from everturn.errors import InvalidReply, ProviderError
 from everturn.limits import Patience

@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import patience
+from everturn.activities import patience, retry_delays
 from everturn.activities.mcp_toolsets import NotListed, Toolsets
 from everturn.agent import Agent
 from everturn.logs import get_logger
@@ -36,7 +36,7 @@ async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
     try:
         return await toolsets.complete_agent(agent)
     except NotListed as error:
-        delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=LONGEST_WAIT)
+        delay = retry_delays.retry_delay(None, attempt=activity.info().attempt, longest=LONGEST_WAIT)
         is_retried = patience.spend(delay, error.server.patience)
         cure = CURE
         if error.cure:
@@ -63,7 +63,7 @@ async def for_call(toolsets: Toolsets, agent: Agent, name: str, *, may_have_run:
             return await toolsets.complete_agent(agent, wanted=name)
         except NotListed as error:
             unreachable = error
-    delay = patience.retry_delay(None, attempt=info.attempt, longest=LONGEST_WAIT)
+    delay = retry_delays.retry_delay(None, attempt=info.attempt, longest=LONGEST_WAIT)
     if not runs_once and patience.spend(delay, unreachable.server.patience):
         raise ApplicationError(
             f"{name} has not run: {unreachable}",

@@ -142,7 +142,7 @@ class Toolsets:
     async def _list_tools(self, toolset: _Toolset) -> None:
         from mcp import MCPError
 
-        from everturn.tools.mcp.listing import ListedTool, list_tools, tools_of
+        from everturn.tools.mcp.listed_tools import ListedTool, list_tools, tools_of
         from everturn.tools.mcp.tool_names import marks_of
 
         server = toolset.server

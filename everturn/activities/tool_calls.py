@@ -17,7 +17,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
 from everturn import names
-from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience
+from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, retry_delays
 from everturn.activities.agent_lookup import (
     NoLongerAvailable,
     agent_of,
@@ -285,7 +285,7 @@ class ToolCalls:
             ), True
         except NoThread as error:
             _log.error("tool.not_begun", tool=tool.name, error=str(error))
-            delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=tool.patience)
+            delay = retry_delays.retry_delay(None, attempt=activity.info().attempt, longest=tool.patience)
             return self._try_again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD, delay=delay), True
         except InvalidArguments as error:
             return _refuse_arguments(tool.name, request, error), True

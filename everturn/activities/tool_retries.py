@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from everturn.activities import patience
+from everturn.activities import patience, retry_delays
 from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.sizes import MAX_CAUSE_BYTES
@@ -30,7 +30,7 @@ async def retry_or_text(tool: Tool, error: Exception) -> str:
         return f"{text} It is not tried again: {tool.name} has effect='once', so it runs only once."
     after = raised.longest_wait(error)
     seconds = None if after is None else after.total_seconds()
-    delay = patience.retry_delay(seconds, attempt=attempt, longest=tool.patience)
+    delay = retry_delays.retry_delay(seconds, attempt=attempt, longest=tool.patience)
     if not patience.spend(delay, tool.patience):
         return f"{text} It was tried {attempt} {'time' if attempt == 1 else 'times'}, for as long as {tool.patience}."
     _log.info("tool.retried", tool=tool.name, after_seconds=round(delay.total_seconds(), 3), error=short_text)

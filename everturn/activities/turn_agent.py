@@ -10,7 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import patience
+from everturn.activities import patience, retry_delays
 from everturn.agent import Agent
 from everturn.declared_tools import with_declared_tools, with_offered
 from everturn.errors import InvalidTool
@@ -120,7 +120,7 @@ async def _call_function(
         after = raised.longest_wait(error)
         longest = agent.patience.max_retry_delay
         seconds = None if after is None else after.total_seconds()
-        delay = patience.retry_delay(seconds, attempt=attempt, longest=longest)
+        delay = retry_delays.retry_delay(seconds, attempt=attempt, longest=longest)
         is_retried = patience.spend(delay, agent.patience.model)
         error_text = f"{what} of agent {agent.name!r} failed: {await safe_error_text(error)}"
         _log.warning("agent.not_prepared", why=error_text, again=is_retried)

@@ -18,7 +18,8 @@ from everturn import names
 from everturn.activities import activity_errors
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.model_turns import ModelTurns, model_named
-from everturn.activities.patience import retry_delay, spend
+from everturn.activities.patience import spend
+from everturn.activities.retry_delays import retry_delay
 from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
 from everturn.batching.keys import is_of_another_key, without_key

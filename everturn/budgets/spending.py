@@ -18,7 +18,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities.patience import retry_delay, spend
+from everturn.activities.patience import spend
+from everturn.activities.retry_delays import retry_delay
 from everturn.budgets.calls import ANSWER_SECONDS, BudgetCalls, NoAnswer
 from everturn.budgets.records import BudgetNote, Refusal, Room, Spending, SpendingAnswer, SpendingBatch, Untold
 from everturn.logs import get_logger

@@ -50,7 +50,7 @@ async def _list_tools(connections: Any, server: McpServer) -> ServersList:
 
     from everturn.tools.mcp import tasks
     from everturn.tools.mcp.connections import NotConnected
-    from everturn.tools.mcp.listing import list_tools, tools_of
+    from everturn.tools.mcp.listed_tools import list_tools, tools_of
 
     async def refuse_call(*_: object) -> None:
         raise NotImplementedError

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunction
 
 from everturn.evals.recorded import Recorded, RecordedCall, last_text, spoken_counts
 from everturn.records import Decision, Message, ResultPart, Stop, Text, ToolCall, ToolResult, is_said_by_person
-from everturn.workflows.approvals import AppliedDecision
+from everturn.workflows.applied_decisions import AppliedDecision
 from everturn.workflows.tool_results import result_of_decision, with_approval
 
 Label = Literal["denied", "edited", "answered", "stalled"]

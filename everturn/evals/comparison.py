@@ -11,7 +11,8 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from everturn.errors import Refused
-from everturn.evals.recorded import Recorded, RecordedCall, choose_place
+from everturn.evals.matching_calls import choose_place
+from everturn.evals.recorded import Recorded, RecordedCall
 from everturn.policy import same_json
 from everturn.records import ToolCall
 from everturn.text.markdown import code

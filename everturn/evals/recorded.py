@@ -224,21 +224,6 @@ def spoken_counts(messages: Sequence[Message]) -> list[int]:
     return list(accumulate(map(int, starts)))
 
 
-def choose_place(calls: Sequence[RecordedCall], places: Sequence[int], *, passed: int, times_spoken: int) -> int | None:
-    """Which of several recorded calls, all the same, a candidate's call is: first of all one that comes after all that
-    its earlier turns made (the last of these is at `passed`), made when people had spoken as often. So a call that a
-    person denied, and approved after a look-up, is the approved one for a candidate that has looked up."""
-    later = [place for place in places if place > passed]
-    of_this_time = [place for place in places if calls[place].times_spoken == times_spoken]
-    choices = [
-        *(place for place in later if place in of_this_time),
-        *(place for place in of_this_time if not calls[place].is_denied),
-        *later,
-        *places,
-    ]
-    return next(iter(choices), None)
-
-
 def last_text(replies: Mapping[int, Message]) -> str:
     """Of the last reply; empty if there is none."""
     return next((reply.text for reply in reversed([*replies.values()])), "")

@@ -12,7 +12,8 @@ from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.evals.candidates import harmless_settings, may_read
 from everturn.evals.cases import CASE
-from everturn.evals.recorded import Recorded, RecordedCall, choose_place, read_recorded
+from everturn.evals.matching_calls import choose_place
+from everturn.evals.recorded import Recorded, RecordedCall, read_recorded
 from everturn.hooks import LONGEST_TIMEOUT, Hooks, ModelInput, StopWith
 from everturn.records import Message, Text, ToolCall, ToolResult
 from everturn.tools.context import ToolContext, TurnContext

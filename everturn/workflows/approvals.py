@@ -4,60 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Literal
 
 from temporalio import workflow
 
 from everturn import names
 from everturn.calls.decision_records import already_decided
 from everturn.calls.gate import answer_awaited_after
-from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of
-from everturn.carryover import OpenReply, QuestionToPerson
-from everturn.payloads import AskedAgent, PersonsAnswer
+from everturn.calls.pending_calls import PendingCall, decision_of
+from everturn.carryover import OpenReply
+from everturn.payloads import AskedAgent
 from everturn.plans import Expiry
 from everturn.policy import Policy
-from everturn.records import Decision, ResultPart, Text, on_lines
+from everturn.records import Decision
 from everturn.state import State
 from everturn.text.commands import command_about
 from everturn.text.iso_times import iso_time
-from everturn.truncation import shortened_reason
+from everturn.workflows.applied_decisions import AppliedDecision
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.early_decisions import EarlyDecisions
+from everturn.workflows.expiry import SHORTEST_SECONDS, decision_of_expiry, wait_until_expired
 from everturn.workflows.message_dispatch import Later
 
 MOST_DECISIONS_KEPT = 1024
 """How many decisions are kept, to say to a second person who decided first: more than a reply has calls."""
-
-SHORTEST_SECONDS = 0.001
-"""Temporal takes no timer of 0 s."""
-
-
-@dataclass(frozen=True)
-class AppliedDecision:
-    """A decision as it is passed to its call. Only an answer has `content` and `is_error`."""
-
-    decision: Decision
-    content: tuple[ResultPart, ...] = ()
-    is_error: bool = False
-    by_rule: bool = False
-    """The decision comes from an expiry, from a closing conversation, or since no rule asks for one any more: not from
-    a person, so `approvers` are not asked."""
-    asks_first: bool = False
-    """This is no decision: a rule wants an approval first, before the call runs outside."""
-    rules: Policy = ()
-    """Those when it was made: one that comes later may still deny the call."""
-
-    def as_answer_to(self, question: QuestionToPerson) -> PersonsAnswer:
-        """The answer for the tool that asked."""
-        decided_by = shortened_reason(self.decision.by)
-        details = question.left or {}
-        if self.decision.verdict != "answer":
-            return PersonsAnswer(action="decline", by=decided_by, left=details)
-        text = on_lines([part.text for part in self.content if isinstance(part, Text)])
-        action: Literal["accept", "cancel"] = "cancel" if self.is_error else "accept"
-        return PersonsAnswer(action=action, text=text, by=decided_by, left=details)
 
 
 MOST_NAMED_AGENTS = 10
@@ -113,7 +84,7 @@ class PendingApprovals:
         self._early.release(call_id, until=decided.done)
         clock: asyncio.Task[None] | None = None
         if pending.expiry and not decided.done():
-            clock = asyncio.create_task(self._wait_for_expiry(pending, pending.expiry))
+            clock = asyncio.create_task(self._decide_at_expiry(pending, pending.expiry))
         try:
             return await decided
         except asyncio.CancelledError:
@@ -168,17 +139,9 @@ class PendingApprovals:
         self._awaited[call_id] = decided = _new_future()
         self._carried[call_id] = pending, decided
 
-    async def _wait_for_expiry(self, pending: PendingCall, expiry: Expiry) -> None:
-        expires = pending.expires
-        call_id = pending.call.call_id
-        assert expires is not None
-        seconds = max((expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
-        remind = expiry.remind_before or 0.0
-        if 0 < remind < seconds:
-            await workflow.sleep(seconds - remind, summary=f"{names.REMINDER}{call_id}")
-            seconds = remind
-        await workflow.sleep(seconds, summary=f"{names.EXPIRY}{call_id}")
-        self.decide(call_id, _decision_of_expiry(pending, expiry))
+    async def _decide_at_expiry(self, pending: PendingCall, expiry: Expiry) -> None:
+        await wait_until_expired(pending, expiry)
+        self.decide(pending.call.call_id, decision_of_expiry(pending, expiry))
 
     def keep_early(self, call_id: str, later: Later) -> bool:
         """Keeps an early decision until its call waits. False if the decision is not early, but wrong or late."""
@@ -300,18 +263,6 @@ class PendingApprovals:
         if len(ids) > MOST_NAMED_AGENTS:
             named += f" and {len(ids) - MOST_NAMED_AGENTS} more"
         return f" A call of a sub-agent waits in its own conversation; at work are {named}."
-
-
-def _decision_of_expiry(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
-    """The decision that an expiry makes instead of a person."""
-    expired_after = timedelta(seconds=min(expiry.after, LONGEST_SECONDS))
-    verdict = pending.verdict_on_expiry
-    decision = Decision(verdict=verdict, by=names.THE_CLOCK, at=iso_time(workflow.now()))
-    if verdict == "answer":
-        text = f"{pending.call.name} timed out: no answer came within {expired_after}."
-        return AppliedDecision(decision, (Text(text=text),), is_error=True, by_rule=True)
-    note = f"Nobody decided within {expired_after}."
-    return AppliedDecision(decision.model_copy(update={"note": note}), by_rule=True)
 
 
 def _new_future() -> asyncio.Future[AppliedDecision]:

@@ -23,7 +23,8 @@ from everturn.sizes import size_of
 from everturn.state import State
 from everturn.text.iso_times import iso_time
 from everturn.truncation import shortened_reason
-from everturn.workflows.approvals import AppliedDecision, PendingApprovals
+from everturn.workflows.applied_decisions import AppliedDecision
+from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.history_space import too_full_for
 from everturn.workflows.message_dispatch import CommandType, Handlers, Later
 from everturn.workflows.stalls_and_pauses import StallsAndPauses

@@ -47,7 +47,8 @@ from everturn.text.iso_times import iso_time
 from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
-from everturn.workflows.approvals import AppliedDecision, PendingApprovals
+from everturn.workflows.applied_decisions import AppliedDecision
+from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for, with_remaining_details
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import run_together, stop_if_cancelled

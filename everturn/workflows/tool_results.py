@@ -21,7 +21,7 @@ from everturn.calls.decision_records import denial_text, reason_text
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.truncation import edit_notice
 from everturn.workflows.activity_results import Unreadable
-from everturn.workflows.approvals import AppliedDecision
+from everturn.workflows.applied_decisions import AppliedDecision
 
 _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TerminatedError: "its conversation was terminated",

@@ -19,7 +19,7 @@ from everturn.records import Decision, ToolResult
 from everturn.state import State
 from everturn.tools.tool import Tool
 from everturn.workflows import continue_as_new, tool_calls
-from everturn.workflows.approvals import AppliedDecision
+from everturn.workflows.applied_decisions import AppliedDecision
 from everturn.workflows.commands import COMMANDS, Commands
 from everturn.workflows.tool_calls import OpenCalls
 from tests.support.changed_commands import with_another

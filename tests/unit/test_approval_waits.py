@@ -15,7 +15,8 @@ from everturn.payloads import AskedAgent
 from everturn.plans import AwaitAnswer, Expiry, Review, RunHandoff, RunTool
 from everturn.policy import Rule
 from everturn.records import Decision, Document, Successor, Text, ToolCall, ToolResult
-from everturn.workflows.approvals import MOST_DECISIONS_KEPT, AppliedDecision
+from everturn.workflows.applied_decisions import AppliedDecision
+from everturn.workflows.approvals import MOST_DECISIONS_KEPT
 from tests.support.activity_errors import activity_error
 from tests.support.fake_sdk import FakeSdk, ReplyParts, settle
 

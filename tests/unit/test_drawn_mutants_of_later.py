@@ -52,6 +52,7 @@ from everturn.workflows import (
     visibility,
     web_ui,
 )
+from everturn.workflows.expiry import SHORTEST_SECONDS, decision_of_expiry
 from tests.support.activity_errors import activity_error
 
 
@@ -214,7 +215,7 @@ def test_an_expiry_needs_nobodys_leave(reason: Any, verdict: str, monkeypatch: p
     expiry = Expiry(after=50.0, verdict="deny")
     asked = QuestionToPerson(call_id="c", reason=reason, since=1_000.0)
     pending = PendingCall(ToolCall(call_id="c", name="pay"), RunPlan(call_id="c", expiry=expiry), asked)
-    applied = approvals._decision_of_expiry(pending, expiry)
+    applied = decision_of_expiry(pending, expiry)
     assert (applied.decision.verdict, applied.by_rule) == (verdict, True)
 
 
@@ -225,7 +226,7 @@ def test_the_moment_before_a_call_expires_no_run_ends(
     now = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(approvals.workflow, "now", lambda: now)
     early = SimpleNamespace(any_to_take=False)
-    waits = SimpleNamespace(expires=now + after * timedelta(seconds=approvals.SHORTEST_SECONDS))
+    waits = SimpleNamespace(expires=now + after * timedelta(seconds=SHORTEST_SECONDS))
     waiting: Any = SimpleNamespace(_early=early, undecided={"a": SimpleNamespace(expires=None), "b": waits})
     assert vars(approvals.PendingApprovals)["decision_is_due"].fget(waiting) is due
 

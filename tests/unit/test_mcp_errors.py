@@ -20,7 +20,7 @@ from everturn.tools.mcp import error_codes
 from everturn.tools.mcp.calls import ServerCall
 from everturn.tools.mcp.connections import NotConnected, ServerConnection, ServerConnections
 from everturn.tools.mcp.greetings import OLD_CURE, OLD_TRANSPORT
-from everturn.tools.mcp.listing import ListedTool
+from everturn.tools.mcp.listed_tools import ListedTool
 from everturn.tools.tool import Effect
 from tests.support.bounds import Bounds
 from tests.support.mcp_played import Answer, Answering, Message, Played, ran, rpc, served, status, stream

@@ -18,7 +18,7 @@ from everturn.sizes import MAX_LEFT_BYTES
 from everturn.tools.arguments import InvalidArguments, SchemaArguments
 from everturn.tools.context_ask import AsksPerson
 from everturn.tools.mcp.connections import Running, ServerConnection
-from everturn.tools.mcp.listing import tools_of
+from everturn.tools.mcp.listed_tools import tools_of
 from everturn.tools.mcp.questions import MAX_QUESTIONS, Answers, AsksTooMuch, DoesNotFit, Elicitation
 from everturn.tools.mcp.results import parts_of
 from everturn.tools.mcp.tool_names import known_as

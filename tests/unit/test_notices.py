@@ -42,7 +42,7 @@ from everturn.text.markdown import first_line, summary_bytes
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions
 from everturn.tools.mcp.calls import ServerCall
-from everturn.tools.mcp.listing import ListedTool
+from everturn.tools.mcp.listed_tools import ListedTool
 from everturn.tools.mcp.questions import Answers, Elicitation
 from everturn.tools.mcp.tasks import Task
 from everturn.tools.results import error_text

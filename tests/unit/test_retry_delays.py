@@ -13,7 +13,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
 from everturn.activities.activity_errors import UnexpectedErrors
-from everturn.activities.patience import retry_delay
+from everturn.activities.retry_delays import retry_delay
 from everturn.heartbeats.profiles import PROFILES
 from everturn.plans import RunTool
 from everturn.workflows.timeouts import check_options, model_options, tool_activity_options

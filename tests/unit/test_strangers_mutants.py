@@ -170,7 +170,7 @@ async def test_a_tool_says_how_long_to_wait_to_the_millisecond(
         waits.append(seconds)
         return timedelta(seconds=1)
 
-    monkeypatch.setattr(tool_retries.patience, "retry_delay", delay)
+    monkeypatch.setattr(tool_retries.retry_delays, "retry_delay", delay)
     monkeypatch.setattr(tool_retries.patience, "spend", lambda *_: True)
     monkeypatch.setattr(tool_retries.activity, "info", lambda: SimpleNamespace(attempt=1))
 

@@ -13,7 +13,7 @@ from everturn import names
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows import tool_results
 from everturn.workflows.activity_results import Unreadable
-from everturn.workflows.approvals import AppliedDecision
+from everturn.workflows.applied_decisions import AppliedDecision
 from tests.support.activity_errors import activity_error, child_error
 
 PAY = ToolCall(call_id="a", name="pay")

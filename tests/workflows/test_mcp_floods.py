@@ -17,7 +17,7 @@ from everturn import Client, McpServer
 from everturn.cli import run_command
 from everturn.testing import ScriptedModel, call
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection
-from everturn.tools.mcp.listing import list_tools, tools_of
+from everturn.tools.mcp.listed_tools import list_tools, tools_of
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.ports import free_port, listens

@@ -23,7 +23,7 @@ from everturn.errors import InvalidSetting
 from everturn.mcp_server.server import OWN_TOOLS, AgentServer
 from everturn.mcp_server.serving import app_of
 from everturn.testing import ScriptedModel, call
-from everturn.tools.mcp.listing import tools_of
+from everturn.tools.mcp.listed_tools import tools_of
 from everturn.web.auth import check_token
 from tests.support.agents import agent_on, hosting, nowhere
 from tests.support.ports import free_port, listens

@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from everturn import Agent, Approvals, Client, Conversation, Limits, Model, Patience, names, tool
-from everturn.activities.patience import retry_delay
+from everturn.activities.retry_delays import retry_delay
 from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
 from everturn.events import Decided, MessageReceived, Switched
 from everturn.records import Decision, ToolCall

@@ -21,7 +21,7 @@ from everturn.tools.mcp import error_codes, tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
 from everturn.tools.mcp.failed_calls import CallFailures, Later, cut_text, tool_failed
-from everturn.tools.mcp.listing import ListedTool
+from everturn.tools.mcp.listed_tools import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
 
