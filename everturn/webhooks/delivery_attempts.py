@@ -7,9 +7,12 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from temporalio import activity
 from temporalio.client import Client
@@ -50,6 +53,8 @@ LAST_SECONDS: Final = timedelta(seconds=1)
 SHARE_OF_SLOTS: Final = 10
 """One in so many of a worker's activities may be a try, and at least one: a receiver that hangs has it for as long as
 the webhook's `timeout`."""
+SHARE_OF_RECEIVER: Final = 2
+"""One in so many of those tries may be at the same receiver, and at least one: the rest is for others, which answer."""
 FIRST_TURN_DELAY: Final = timedelta(seconds=2)
 LONGEST_TURN_DELAY: Final = timedelta(seconds=30)
 """Of messages that wait until there are fewer tries."""
@@ -80,7 +85,9 @@ class WebhookSending:
         self._client = client
         self._task_queue = task_queue
         self._heartbeats = heartbeats
-        self._tries = asyncio.Semaphore(max(1, slots // SHARE_OF_SLOTS))
+        self._most_tries = max(1, slots // SHARE_OF_SLOTS)
+        self._tries: Counter[str] = Counter()
+        """At each receiver now, by its host and port."""
 
     def activities(self) -> list[Any]:
         return [self.begin_webhook, self.send_webhook]
@@ -109,10 +116,20 @@ class WebhookSending:
         with self._heartbeats.beating():
             if agent.webhook is None:
                 raise _without_webhook(agent, message)
-            if self._tries.locked():
-                raise _wait_for_turn()
-            async with self._tries:
+            with self._try_at(urlsplit(agent.webhook.url).netloc):
                 await _send_once(agent.webhook, message)
+
+    @contextmanager
+    def _try_at(self, receiver: str) -> Iterator[None]:
+        """Counts a try. Raises ApplicationError if there are as many as there may be now."""
+        most_at_receiver = max(1, self._most_tries // SHARE_OF_RECEIVER)
+        if self._tries.total() >= self._most_tries or self._tries[receiver] >= most_at_receiver:
+            raise _wait_for_turn()
+        self._tries[receiver] += 1
+        try:
+            yield
+        finally:
+            self._tries[receiver] -= 1
 
 
 async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
@@ -217,7 +234,8 @@ def _wait_for_turn() -> ApplicationError:
     waited_times = max(1, activity.info().attempt - _asked_times())
     delay = min(_doubled(FIRST_TURN_DELAY, waited_times), LONGEST_TURN_DELAY)
     return _retry_error(
-        "This worker waits for as many receivers as it may at once: the message waits for its turn.", _spread(delay)
+        "This worker waits for as many answers of receivers as it may at once: the message waits for its turn.",
+        _spread(delay),
     )
 
 

@@ -519,6 +519,27 @@ async def test_receivers_that_hang_leave_conversations_nearly_all_of_a_worker(
             await eventually(lambda: len(receiver.messages) == 9)
 
 
+async def test_a_receiver_that_hangs_does_not_delay_what_others_are_sent(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    bounds(webhook_turn_delay=timedelta(seconds=0.2))
+    go = threading.Event()
+    model = scripted(lambda _: "Hello.")
+    with Receiver(hangs_until=go) as hangs, Receiver() as answers:
+        stuck = agent_on(model, name="stuck", webhook=hooked(hangs))
+        quick = agent_on(model, name="quick", webhook=hooked(answers))
+        async with hosting(client, stuck, quick, max_concurrent_activities=40):
+            for _ in range(6):
+                await client.run(stuck, "Hi")
+            await eventually(lambda: hangs.asked == 2)
+            for count in (1, 2, 3):
+                await client.run(quick, "Hi")
+                await eventually(lambda: len(answers.messages) == count)  # noqa: B023 - waited for here
+            assert hangs.asked == 2
+            go.set()
+            await eventually(lambda: len(hangs.messages) == 6)
+
+
 def test_what_can_never_be_sent_or_signed_is_refused_at_once() -> None:
     urls = ["ftp://example.com", "https://", "https://user:pass@example.com", "https://example.com:x"]
     for url in (*urls, "https://a b.com", "https://a\nb.com", "https://a..b.com", "https://a.com/\ud800"):
