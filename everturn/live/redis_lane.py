@@ -35,7 +35,7 @@ FIELD: Final = b"p"
 Entries = list[tuple[bytes, dict[bytes, bytes]]]
 """Entries with their ids, as XRANGE returns them."""
 
-Found = list[tuple[bytes, Entries]]
+StreamEntries = list[tuple[bytes, Entries]]
 """Entries by the name of their stream, as XREAD returns them."""
 
 _log = get_logger("everturn.live")
@@ -132,7 +132,7 @@ class RedisLane(Lane):
                     await asyncio.sleep(AGAIN_SECONDS)
                     continue
                 channel.silent = False
-                for _, entries in cast("Found", streams):
+                for _, entries in cast("StreamEntries", streams):
                     for entry, fields in entries:
                         last = entry
                         if (streamed := await decode_text(self._converter, fields.get(FIELD, b"\xff"))) is not None:

@@ -43,7 +43,7 @@ Run = Callable[[ListedTool, ToolContext, dict[str, Any]], Awaitable[Any]]
 
 
 @dataclass
-class Found:
+class ToolList:
     """A server's tools, as it says them."""
 
     tools: list[types.Tool]
@@ -52,11 +52,11 @@ class Found:
     """Why these are not all; empty if they are."""
 
 
-async def list_tools(session: ClientSession, server: McpServer) -> Found:
+async def list_tools(session: ClientSession, server: McpServer) -> ToolList:
     """All that the server has, page by page, up to a limit. Raises MCPError."""
     from mcp import types
 
-    tool_list = Found([])
+    tool_list = ToolList([])
     count = 0
     size = 0
     cursor: str | None = None
@@ -77,7 +77,7 @@ async def list_tools(session: ClientSession, server: McpServer) -> Found:
     return _cut_list(server, tool_list, count)
 
 
-def _cut_list(server: McpServer, tool_list: Found, count: int) -> Found:
+def _cut_list(server: McpServer, tool_list: ToolList, count: int) -> ToolList:
     most = f"{limits.MAX_SERVER_TOOLS:,} tools, {limits.MAX_LIST_BYTES:,} bytes, {limits.MAX_PAGES:,} pages"
     tool_list.cut = f"only its first {count:,} tools are taken; the limit is {most}. Name those you need: allow=[...]"
     _log.warning("mcp.list_cut", server=server.label, why=tool_list.cut)
