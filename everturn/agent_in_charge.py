@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from everturn import names
-from everturn.carryover import CarryOver, View
+from everturn.carryover import CarryOver, TranscriptView
 from everturn.plans import RunHandoff
 from everturn.records import Decision, Successor, Text, ToolCall, ToolResult
 from everturn.sizes import MAX_HANDOFF_BYTES
@@ -67,16 +67,16 @@ class InCharge:
             self.first_agent = agent
         self.agent = agent
 
-    def hand_over(self, to: Successor, view: View | None) -> View | None:
+    def hand_over(self, to: Successor, view: TranscriptView | None) -> TranscriptView | None:
         """Puts another agent in charge; returns how that one is shown the transcript. `view`: how the last one was.
 
         An agent that was in charge before sees again what it saw, and what came since. Any other agent sees no more
         than the last one did. Both see less if the handoff says so.
         """
-        self.views_by_agent[self.agent] = view or View()
+        self.views_by_agent[self.agent] = view or TranscriptView()
         known = (name for name in (self.first_agent, *self.views_by_agent) if names.unversioned(name) == to.agent)
         agent = next(known, to.agent)  # who was in charge before is so in the version that it was in
-        begins = self.views_by_agent.pop(agent, None) or view or View()
+        begins = self.views_by_agent.pop(agent, None) or view or TranscriptView()
         self.agent = agent
         self.handoffs += 1
         while len(self.views_by_agent) > MAX_VIEWS:
@@ -85,7 +85,7 @@ class InCharge:
         if to.keep_from > begins.keep_from:  # a summary stands for what comes before
             changes |= {"keep_from": to.keep_from, "summary_at": None}
         narrowed = begins.model_copy(update=changes)
-        if narrowed == View():
+        if narrowed == TranscriptView():
             return None
         return narrowed
 

@@ -64,7 +64,7 @@ def mark_of(limits: Mapping[str, JsonValue]) -> str:
     return blake2b(to_json(dict(sorted(limits.items()))), digest_size=4).hexdigest()
 
 
-class Packed(Record):
+class PackedTranscript(Record):
     """Messages in the payload itself: see packed_messages.py."""
 
     kind: Literal["packed"] = "packed"
@@ -80,10 +80,10 @@ class StoredInRun(Record):
     """Of the run; empty if it is the conversation's own."""
 
 
-Earlier = Annotated[Packed | StoredInRun, Field(discriminator="kind")]
+Earlier = Annotated[PackedTranscript | StoredInRun, Field(discriminator="kind")]
 
 
-class View(Record):
+class TranscriptView(Record):
     """How a transcript is shown to the model; all of them are positions in it."""
 
     trim_before: int = 0
@@ -269,7 +269,7 @@ class CarryOver(Record):
     tools: tuple[str, ...] | None = None
     """The only tools for the answer that is owed; None: all."""
     paused: bool = False
-    view: View | None = None
+    view: TranscriptView | None = None
     summary_due: bool = False
     repairs: int = 0
     """Final replies in a row that did not fit the agent's output type."""
@@ -280,7 +280,7 @@ class CarryOver(Record):
     """The agent in charge, if the conversation was handed over; empty for the agent that it was started with."""
     handoffs: int = 0
     """How many there were since a user last said something."""
-    views: dict[str, View] = Field(default_factory=dict)
+    views: dict[str, TranscriptView] = Field(default_factory=dict)
     """How the transcript was shown last to the agents that were in charge before, by their names."""
     trace: CarriedTrace | None = None
     budget: BudgetNote | None = None

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, field_serializer, field_validator
 from everturn import names
 from everturn.batching.records import BatchNotice
 from everturn.budgets.records import BudgetNote
-from everturn.carryover import Beginning, CarryOver, View, WorkerFacts
+from everturn.carryover import Beginning, CarryOver, TranscriptView, WorkerFacts
 from everturn.heartbeats.details import LiveAt, SeenReply
 from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
@@ -164,7 +164,7 @@ class JoinRequest(Record):
     """For its outcome."""
 
 
-class Joined(Record):
+class JoinedConversation(Record):
     """The output of `join_conversation`."""
 
     begun: bool = False
@@ -371,7 +371,7 @@ class ModelRequest(Labelled):
     """The only tools that the model is offered, by name; None: all."""
     conclude: str | None = None
     """Why the model gets this last turn without tools."""
-    view: View | None = None
+    view: TranscriptView | None = None
     summarise: bool = False
     """This is not a turn of the conversation: the model writes the summary that the next view shows."""
     stream: bool = False
@@ -421,7 +421,7 @@ class ModelReply(Record):
     """A final reply as the agent's `output` type; None if it has none, or if the reply does not fit it."""
     output_problem: str | None = None
     """What is wrong with a final reply that does not fit the agent's `output` type, for the model to mend."""
-    view: View | None = None
+    view: TranscriptView | None = None
     """How the transcript is to be shown from now on; None if nothing changes."""
     summary_due: bool = False
     """The transcript nears the model's window, and trimming no longer helps."""

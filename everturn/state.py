@@ -56,7 +56,7 @@ class TranscriptPrefix:
         self.keep_by = None
 
 
-class Unseen:
+class UnseenMessages:
     """What comes after the prefix (results and taken messages), with which the model is asked next."""
 
     def __init__(self, carry: CarryOver) -> None:
@@ -207,7 +207,7 @@ class State:
         """How compaction shows the transcript to the model."""
         self.summary_due = carry.summary_due
 
-        self.unseen = Unseen(carry)
+        self.unseen = UnseenMessages(carry)
         self.inbox = MessageInbox(carry)
 
         self.turn = carry.turn

@@ -68,7 +68,7 @@ class ChildConversation(Generic[OutputT_co]):
         handle: workflow.ChildWorkflowHandle[Any, Any] | workflow.ExternalWorkflowHandle[Any],
         agent: Agent[OutputT_co] | None,
         *,
-        joined: _Joining | None = None,
+        joined: _JoinAttempt | None = None,
     ) -> None:
         self._handle = handle
         self._agent = agent
@@ -278,13 +278,13 @@ async def start(
             )
             return ChildConversation(handle, typed)
         except WorkflowAlreadyStartedError:
-            joined = _Joining(child_id, payload, task_queue)
+            joined = _JoinAttempt(child_id, payload, task_queue)
             if (await joined.ask_worker(wait=False))["begun"]:
                 return ChildConversation(workflow.get_external_workflow_handle(child_id), typed, joined=joined)
 
 
 @dataclass(frozen=True)
-class _Joining:
+class _JoinAttempt:
     """Asks a worker that hosts agents for a conversation that has been begun already: a workflow can't look itself."""
 
     conversation_id: str

@@ -27,8 +27,8 @@ from benchmarks.contestants import everturn_client
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.measures.events import EXPECTED_WORDS, HTTP, REDIS, hear, redis_server, ticker
 from benchmarks.rig import Rig
-from everturn.heartbeats.details import LiveAt, Streamed
-from everturn.history.reader import Reading
+from everturn.heartbeats.details import LiveAt, StreamedText
+from everturn.history.reader import RunReading
 from everturn.history.steps import TurnScheduled
 from everturn.http.sse import EventDecoder
 from everturn.live.lane import Lane, TurnKey, decode_text
@@ -51,14 +51,14 @@ class Row:
     name: str
     contestant: Any
     watchers: int
-    watch: Callable[[Lane, TurnKey, LiveAt | None], AsyncIterator[Streamed]]
+    watch: Callable[[Lane, TurnKey, LiveAt | None], AsyncIterator[StreamedText]]
 
 
-def _shared(lane: Lane, key: TurnKey, at: LiveAt | None) -> AsyncIterator[Streamed]:
+def _shared(lane: Lane, key: TurnKey, at: LiveAt | None) -> AsyncIterator[StreamedText]:
     return lane.follow(key, at)
 
 
-async def _connected(lane: Lane, key: TurnKey, at: LiveAt | None) -> AsyncIterator[Streamed]:
+async def _connected(lane: Lane, key: TurnKey, at: LiveAt | None) -> AsyncIterator[StreamedText]:
     assert at is not None
     host, _, port = at.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -128,7 +128,7 @@ async def _one(rig: Rig, row: Row, pid: int) -> dict[str, Any]:
 async def _turn(rig: Rig, conversation_id: str) -> tuple[TurnKey, LiveAt | None]:
     """The second one, which ticks."""
     handle = rig.client.get_workflow_handle(conversation_id)
-    reader = Reading(everturn_client(rig.client).temporal).reader
+    reader = RunReading(everturn_client(rig.client).temporal).reader
     while True:
         for event in (await handle.fetch_history()).events:
             step = await reader.read_event(event)
@@ -138,7 +138,7 @@ async def _turn(rig: Rig, conversation_id: str) -> tuple[TurnKey, LiveAt | None]
         await asyncio.sleep(0.005)
 
 
-async def _watch(told: AsyncIterator[Streamed]) -> Words:
+async def _watch(told: AsyncIterator[StreamedText]) -> Words:
     words, text = Words(), ""
     async with aclosing(told):  # type: ignore[type-var]
         async for streamed in told:

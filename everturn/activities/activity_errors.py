@@ -20,7 +20,7 @@ from everturn.errors import EverturnError
 from everturn.sizes import MAX_CAUSE_BYTES
 from everturn.text.shortening import shortened
 from everturn.tools.results import safe_error_text, safe_text
-from everturn.tools.unwritten_results import Unwritten, after_effect
+from everturn.tools.unwritten_results import UnwrittenResult, after_effect
 from everturn.tools.user_code import class_name
 from everturn.webhooks.records import WebhookFacts
 
@@ -110,7 +110,7 @@ async def _check_written(value: Any) -> None:
     try:
         with after_effect():
             activity.payload_converter().to_payloads([value])
-    except Unwritten as problem:
+    except UnwrittenResult as problem:
         raise ApplicationError(await safe_error_text(problem), type=TOOL_FAILED, non_retryable=True) from None
 
 

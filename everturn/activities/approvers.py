@@ -9,7 +9,7 @@ from temporalio import activity
 
 from everturn import names
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.tool_contexts import Contexts
+from everturn.activities.tool_contexts import ToolContexts
 from everturn.agent import Agent
 from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.logs import get_logger
@@ -25,10 +25,10 @@ _log = get_logger("everturn.decision")
 
 class Approvers:
     def __init__(
-        self, agents: Mapping[str, Agent], *, heartbeats: Heartbeats, contexts: Contexts | None = None
+        self, agents: Mapping[str, Agent], *, heartbeats: Heartbeats, contexts: ToolContexts | None = None
     ) -> None:
         self._agents = agents
-        self._contexts = contexts or Contexts()
+        self._contexts = contexts or ToolContexts()
         self._heartbeats = heartbeats
 
     @activity.defn(name=names.CHECK_DECISION)

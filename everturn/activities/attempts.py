@@ -41,7 +41,7 @@ def leave_out(seconds: float) -> None:
         bind_contextvars(waited_seconds=round(_left_out.get(), 1))
 
 
-class Lags:
+class TaskDelays:
     """How long tasks wait in this worker before they begin. The server says by its clock when it handed over a task.
     The difference between the two clocks is taken from the quickest task of the last minutes."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from everturn.agent_settings import Compaction
-from everturn.carryover import View
+from everturn.carryover import TranscriptView
 from everturn.providers.encoded_messages import TranscriptBeginning
 from everturn.records import OWN_AUTHOR, Message, Part, Text, ToolCall, ToolResult, Usage
 
@@ -30,7 +30,7 @@ def summary_of(text: str) -> Message:
     return Message.user(HEADING + text).model_copy(update={"author": OWN_AUTHOR, "summary": True})
 
 
-def messages_shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
+def messages_shown(messages: Sequence[Message], view: TranscriptView | None) -> Sequence[Message]:
     """The messages as the model sees them."""
     if view is None:
         return messages
@@ -39,7 +39,7 @@ def messages_shown(messages: Sequence[Message], view: View | None) -> Sequence[M
     return [message for _, message in _without_tools(trimmed, end=view.tools_from)]
 
 
-def unchanged_from(messages: TranscriptBeginning, view: View | None, *, after_summaries: int) -> int | None:
+def unchanged_from(messages: TranscriptBeginning, view: TranscriptView | None, *, after_summaries: int) -> int | None:
     """The place from which on each message is shown as it is, whatever follows; None if that is after all of these."""
     if view is None:
         return 0
@@ -49,7 +49,7 @@ def unchanged_from(messages: TranscriptBeginning, view: View | None, *, after_su
     return place if place < len(messages) else None
 
 
-def _placed_messages(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
+def _placed_messages(messages: Sequence[Message], view: TranscriptView) -> list[tuple[int, Message]]:
     """The messages with their places: the summary first, then those that it does not replace. No older summaries."""
     rest = enumerate(messages[view.keep_from :], view.keep_from)
     kept = [(place, message) for place, message in rest if not message.summary]
@@ -93,8 +93,8 @@ def _plain_part(part: Part, handed: Collection[str]) -> Part | None:
 
 
 def next_view(
-    wanted: Compaction | None, view: View | None, messages: Sequence[Message], usage: Usage
-) -> tuple[View | None, bool]:
+    wanted: Compaction | None, view: TranscriptView | None, messages: Sequence[Message], usage: Usage
+) -> tuple[TranscriptView | None, bool]:
     """How the transcript is to be shown next, if that changes; and whether only a summary would help."""
     if wanted is None or not is_due(usage, wanted):
         return None, False
@@ -109,9 +109,9 @@ def is_due(usage: Usage, wanted: Compaction | None) -> bool:
     return wanted is not None and usage.total_tokens >= wanted.at * wanted.window_tokens
 
 
-def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compaction) -> View | None:
+def trimmed_view(messages: Sequence[Message], view: TranscriptView | None, wanted: Compaction) -> TranscriptView | None:
     """A view with more results trimmed; None if that would not change what is shown."""
-    view = view or View()
+    view = view or TranscriptView()
     keep_from = _where_kept_begin(messages, wanted)
     longer = view.model_copy(update={"trim_before": max(view.trim_before, keep_from)})
     before = sum(map(_message_chars, messages_shown(messages, view)))
@@ -121,10 +121,12 @@ def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compact
     return longer
 
 
-def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compaction) -> tuple[list[Message], int]:
+def to_summarise(
+    messages: Sequence[Message], view: TranscriptView | None, wanted: Compaction
+) -> tuple[list[Message], int]:
     """The messages to summarise, and the place at which those that stay begin; no messages if all are to stay."""
     messages = tuple(messages)
-    view = view or View()
+    view = view or TranscriptView()
     keep_from = _where_kept_begin(messages, wanted)
     seen = _without_tools(_placed_messages(messages, view), end=view.tools_from)
     old = [(place, message) for place, message in seen if not keep_from <= place < len(messages)]

@@ -22,7 +22,7 @@ from everturn.text.utf8 import mend
 R = TypeVar("R", bound=BaseModel)
 
 
-class Unfit(Exception):
+class UnfitHookAnswer(Exception):
     """The message says what is wrong, with a hook as its subject."""
 
 
@@ -73,7 +73,9 @@ def _calls_in(record: Record) -> tuple[ToolCall, ...]:
 def _text_field(answer: Any, name: str) -> str:
     value = getattr(answer, name)
     if not isinstance(value, str):
-        raise Unfit(f"the {name} of its {type(answer).__name__} is of type {type(value).__name__}, and not a text")
+        raise UnfitHookAnswer(
+            f"the {name} of its {type(answer).__name__} is of type {type(value).__name__}, and not a text"
+        )
     return mend(value)
 
 
@@ -82,7 +84,7 @@ def _check_input(answer: ModelInput, original: ModelInput) -> ModelInput:
     messages = _all_of(answer, "messages", Message)
     if not isinstance(answer.settings, ModelSettings):
         kind = type(answer.settings).__name__
-        raise Unfit(f"the settings of its ModelInput are of type {kind}, and not ModelSettings")
+        raise UnfitHookAnswer(f"the settings of its ModelInput are of type {kind}, and not ModelSettings")
     return replace(
         answer,
         messages=tuple(
@@ -99,9 +101,9 @@ def _check_input(answer: ModelInput, original: ModelInput) -> ModelInput:
 def _all_of(answer: ModelInput, name: str, kind: type) -> tuple[Any, ...]:
     values = getattr(answer, name)
     if not isinstance(values, tuple | list):
-        raise Unfit(f"the {name} of its ModelInput are of type {type(values).__name__}, and no tuple")
+        raise UnfitHookAnswer(f"the {name} of its ModelInput are of type {type(values).__name__}, and no tuple")
     if other := next((element for element in values if not isinstance(element, kind)), None):
-        raise Unfit(
+        raise UnfitHookAnswer(
             f"among the {name} of its ModelInput is one of type {type(other).__name__}, and not {kind.__name__}"
         )
     return tuple(values)
@@ -111,25 +113,25 @@ def validated_record(record: R, what: str) -> R:
     """The same record, validated: `model_copy(update=)` and `model_construct` check nothing. Raises Unfit."""
     values = _as_plain(record)
     if too_deep(values):
-        raise Unfit(f"it returned a {what} that is nested too deeply")
+        raise UnfitHookAnswer(f"it returned a {what} that is nested too deeply")
     if (place := place_of_odd_number(values)) is not None:
-        raise Unfit(f"it returned a {what} with a number that JSON does not have: {place}")
+        raise UnfitHookAnswer(f"it returned a {what} with a number that JSON does not have: {place}")
     try:
         validated = type(record).model_validate(values)
         validated.model_dump_json()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise Unfit(f"it returned a {what} that is none: {place}: {first['msg']}") from None
+        raise UnfitHookAnswer(f"it returned a {what} that is none: {place}: {first['msg']}") from None
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
-        raise Unfit(f"it returned a {what} that can't be written as JSON: {error}") from None
+        raise UnfitHookAnswer(f"it returned a {what} that can't be written as JSON: {error}") from None
     return validated
 
 
 def _as_plain(value: Any, level: int = 0) -> Any:
     """The value with records as dicts of all their fields: pydantic's own dump leaves defaults out."""
     if level > 2 * MAX_DEPTH:  # or it contains itself
-        raise Unfit("what it returned is nested too deeply")
+        raise UnfitHookAnswer("what it returned is nested too deeply")
     if isinstance(value, BaseModel):
         return {name: _as_plain(inner, level + 1) for name, inner in value.__dict__.items()}
     if isinstance(value, dict):

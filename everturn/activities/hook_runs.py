@@ -58,7 +58,7 @@ class HookFailed(Exception):
     """A hook raised, hung, or returned something that it may not return; the message says which."""
 
 
-class Stops(Exception):
+class StoppedByHook(Exception):
     """A `before_tool` hook has stopped: its text is the answer, in place of the reply."""
 
     def __init__(self, text: str) -> None:
@@ -209,7 +209,7 @@ class HookRuns:
                     return replace(verdict, result=given.model_copy(update={"hooks": (answered,)}))
                 case StopWith(text):
                     self._note_action(hook, "before_tool", "stopped", call=call)
-                    raise Stops(text)
+                    raise StoppedByHook(text)
                 case StallWith(cause, cure):
                     raise _stall_error(cause, cure)
                 case ToolCall() if not same_record(answer, verdict.call):
@@ -281,7 +281,7 @@ class HookRuns:
             if answer is None or isinstance(answer, wanted):
                 try:
                     return hook_answers.check_answer(answer, given=copies[-1], original=originals[-1])
-                except hook_answers.Unfit as error:
+                except hook_answers.UnfitHookAnswer as error:
                     problem = str(error)
         _log.error("hook.failed", hook=name_of(hook), point=point, agent=self._agent.name, error=problem)
         raise HookFailed(problem)

@@ -15,7 +15,7 @@ from everturn.activities import activity_errors
 from everturn.errors import ConversationError, Ended, InvalidSetting
 from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.history.same_work import is_begun
-from everturn.payloads import Joined, JoinRequest
+from everturn.payloads import JoinedConversation, JoinRequest
 from everturn.records import Outcome
 from everturn.temporal.any_status import describe, is_over
 
@@ -30,7 +30,7 @@ class JoinConversation:
         self._heartbeats = heartbeats
 
     @activity.defn(name=names.JOIN_CONVERSATION)
-    async def join_conversation(self, request: JoinRequest) -> Joined:
+    async def join_conversation(self, request: JoinRequest) -> JoinedConversation:
         """With `wait`, its outcome, once it has one."""
         with self._heartbeats.beating():
             client = activity.client()
@@ -41,7 +41,7 @@ class JoinConversation:
                     outcome = await _wait_for_outcome(client, request.conversation_id)
             except (ConversationError, InvalidSetting) as error:
                 raise activity_errors.final_error(error) from None
-            return Joined(begun=begun, outcome=outcome)
+            return JoinedConversation(begun=begun, outcome=outcome)
 
 
 async def _wait_for_outcome(client: Client, conversation_id: str) -> Outcome:

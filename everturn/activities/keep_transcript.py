@@ -6,7 +6,7 @@ from temporalio import activity
 
 from everturn import names
 from everturn.activities import activity_errors
-from everturn.carryover import Packed, StoredInRun
+from everturn.carryover import PackedTranscript, StoredInRun
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
 from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.history.reader import first_step
@@ -20,11 +20,11 @@ class KeepTranscript:
         self._heartbeats = heartbeats
 
     @activity.defn(name=names.KEEP_TRANSCRIPT)
-    async def keep_transcript(self, earlier: StoredInRun) -> Packed:
+    async def keep_transcript(self, earlier: StoredInRun) -> PackedTranscript:
         with self._heartbeats.beating():
             return await self._read_transcript(earlier)
 
-    async def _read_transcript(self, earlier: StoredInRun) -> Packed:
+    async def _read_transcript(self, earlier: StoredInRun) -> PackedTranscript:
         info = activity.info()
         client = activity.client()
         transcript = Transcript()
@@ -45,4 +45,4 @@ class KeepTranscript:
                     cure="Raise the namespace's retention, or set up external storage (EVERTURN_STORAGE).",
                 )
             )
-        return Packed(data=packed)
+        return PackedTranscript(data=packed)

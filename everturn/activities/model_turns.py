@@ -35,7 +35,7 @@ from everturn import names
 from everturn.activities import activity_errors, compaction, empty_replies, fallbacks, hook_runs
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
-from everturn.activities.hook_runs import HookRuns, Stops
+from everturn.activities.hook_runs import HookRuns, StoppedByHook
 from everturn.activities.kept_response_ids import KeptResponse
 from everturn.activities.large_replies import fit_reply, without_large_details
 from everturn.activities.mcp_tools import for_turn
@@ -43,7 +43,7 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefix_cache import PrefixCache, chain_digest, digest_of, follow_prefix
 from everturn.activities.prompt_cache_watch import PromptCacheWatch
-from everturn.activities.tool_contexts import Contexts, Spent
+from everturn.activities.tool_contexts import ToolContexts, TurnSpending
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
 from everturn.activities.turn_place import turn_place
@@ -51,7 +51,7 @@ from everturn.activities.turn_request import turn_request_of
 from everturn.activities.worker_facts import Facts, webhook_of
 from everturn.agent import Agent
 from everturn.batching.turns import BatchedTurns, NotBatched, has_batches
-from everturn.carryover import View
+from everturn.carryover import TranscriptView
 from everturn.errors import (
     FAULTS,
     ConfigError,
@@ -68,7 +68,7 @@ from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
 from everturn.history.transcript import Transcript, filled_delta, read_transcript
-from everturn.live.heartbeat_text import HeartbeatText, Streaming
+from everturn.live.heartbeat_text import HeartbeatText, TextStreaming
 from everturn.logs import get_logger
 from everturn.lost_workers import poison_calls
 from everturn.lost_workers.free_sticky_queue import free_queue_of_lost_worker
@@ -145,17 +145,17 @@ class ModelTurns:
         prefixes: PrefixCache,
         heartbeats: Heartbeats,
         namespace: Namespace,
-        streaming: Streaming,
+        streaming: TextStreaming,
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
-        contexts: Contexts | None = None,
+        contexts: ToolContexts | None = None,
         times: ToolTimes | None = None,
         index_tenants: bool = False,
         batches: BatchedTurns | None = None,
     ) -> None:
         self._agents = agents
         self._times = times or ToolTimes()
-        self._contexts = contexts or Contexts()
+        self._contexts = contexts or ToolContexts()
         self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
         self._batches = batches
@@ -171,7 +171,7 @@ class ModelTurns:
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         with self._heartbeats.beating() as beat:
             beat.hands_over = True
-            spent = Spent.of_this_turn()
+            spent = TurnSpending.of_this_turn()
             try:
                 async with activity_errors.retrying_for(agent.patience.model):
                     return await self._run_turn(agent, request, beat, spent)
@@ -181,7 +181,7 @@ class ModelTurns:
                 activity_errors.say_webhook(error, webhook_of(agent))
                 raise
 
-    async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
+    async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: TurnSpending) -> ModelReply:
         started = time.monotonic()
         await free_queue_of_lost_worker()
         is_new_here = not self._prefixes.knows(request.digest)
@@ -263,7 +263,7 @@ class ModelTurns:
             )
             output, problem = await _read_output(turn.agent, reply, lambda: hooks.context)
             return PlannedReply(hooks.with_changes(reply), tuple(plan), output, problem)
-        except Stops as stop:
+        except StoppedByHook as stop:
             return PlannedReply(hook_runs.stopped_reply(reply, stop.text))
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
             raise
@@ -285,7 +285,7 @@ class ModelTurns:
             return None
         return self._streaming.begin_stream(beat, turn.request, cost=turn.cost_so_far)
 
-    async def _write_summary(self, turn: Turn, spent: Spent) -> ModelReply:
+    async def _write_summary(self, turn: Turn, spent: TurnSpending) -> ModelReply:
         """The model's summary of the old messages, as the message that replaces them from now on."""
         wanted = turn.agent.compaction
         view = turn.request.view
@@ -302,7 +302,7 @@ class ModelTurns:
             usage=spent.usage,
             cost_usd=spent.cost_usd,
             hooks=tuple(turn.hooks.actions),
-            view=(view or View()).model_copy(update={"summary_at": len(turn.prefix), "keep_from": keep_from}),
+            view=(view or TranscriptView()).model_copy(update={"summary_at": len(turn.prefix), "keep_from": keep_from}),
         )
 
     async def _reply_of_model(
@@ -544,7 +544,7 @@ async def _read_output(
         return None, shortened(problem, max_bytes=MAX_CAUSE_BYTES)
 
 
-def _cut_reply(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: PrefixCache) -> ModelReply:
+def _cut_reply(request: ModelRequest, beat: Heartbeat, spent: TurnSpending, prefixes: PrefixCache) -> ModelReply:
     """What a turn hands over when its conversation cancels it: the text so far, as its reply, marked as cut short, and
     without any calls in it. Raises CancelledError if nobody waits for it, or if nothing was said or counted."""
     if request.summarise or not is_unwanted():

@@ -61,7 +61,7 @@ class _Node:
     used: int = 0
     """When it was asked for last, in steps of the memory's clock."""
 
-    derived: dict[Hashable, _Derived] = field(default_factory=dict)
+    derived: dict[Hashable, _DerivedValue] = field(default_factory=dict)
     """What was worked out from the prefix, or from the beginning of it."""
 
     def written_between(self, start: int, stop: int) -> Sequence[Written]:
@@ -75,7 +75,7 @@ class _Node:
 
 
 @dataclass(slots=True)
-class _Derived:
+class _DerivedValue:
     value: Any
     bytes: int
     used_at: int
@@ -83,7 +83,7 @@ class _Derived:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptResult:
     """A result too large for a delta, which only names it."""
 
     result: ToolResult
@@ -169,7 +169,7 @@ class PrefixCache:
         self._counted = (0, 0)
         self._nodes: dict[str, _Node] = {}
         self._leaves: OrderedDict[str, _Node] = OrderedDict()
-        self._results: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._results: OrderedDict[tuple[str, str], _KeptResult] = OrderedDict()
         self._clock = 0
 
     def take_counts(self) -> tuple[int, int]:
@@ -228,7 +228,7 @@ class PrefixCache:
             self._drop_derived(node, name)
         if node.branch_bytes + node.derived_bytes + size > self.max_bytes:
             return
-        node.derived[key] = _Derived(value, size, node.turns)
+        node.derived[key] = _DerivedValue(value, size, node.turns)
         self.bytes += size
         self._forget_the_oldest()
 
@@ -293,7 +293,7 @@ class PrefixCache:
         self.forget_results(run_id, [result.call_id])  # an earlier attempt's, which nobody got
         if size > self.max_bytes:
             return
-        self._results[run_id, result.call_id] = _Kept(result, size, self._tick())
+        self._results[run_id, result.call_id] = _KeptResult(result, size, self._tick())
         self.bytes += size
         self._forget_the_oldest()
 

@@ -9,7 +9,7 @@ from temporalio import activity
 from everturn import names
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.hook_runs import HookRuns
-from everturn.activities.tool_contexts import Contexts
+from everturn.activities.tool_contexts import ToolContexts
 from everturn.agent import Agent
 from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.logs import get_logger
@@ -22,7 +22,7 @@ _log = get_logger("everturn.tool")
 
 
 class ResultChecks:
-    def __init__(self, agents: Mapping[str, Agent], *, heartbeats: Heartbeats, contexts: Contexts) -> None:
+    def __init__(self, agents: Mapping[str, Agent], *, heartbeats: Heartbeats, contexts: ToolContexts) -> None:
         self._agents = agents
         self._contexts = contexts
         self._heartbeats = heartbeats

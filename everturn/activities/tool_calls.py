@@ -26,13 +26,13 @@ from everturn.activities.agent_lookup import (
     request_of,
     tool_of,
 )
-from everturn.activities.hook_runs import HookRuns, Stops, after_hooks, seconds_at
+from everturn.activities.hook_runs import HookRuns, StoppedByHook, after_hooks, seconds_at
 from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
-from everturn.activities.tool_contexts import Contexts
+from everturn.activities.tool_contexts import ToolContexts
 from everturn.activities.tool_retries import retry_or_text
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
@@ -92,20 +92,20 @@ class ToolCalls:
         threads: Executor,
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
-        contexts: Contexts | None = None,
+        contexts: ToolContexts | None = None,
         times: ToolTimes | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._quarantine = quarantine or Quarantine()
         self._agents = agents
-        self._contexts = contexts or Contexts()
+        self._contexts = contexts or ToolContexts()
         self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
         self._times = times or ToolTimes()
         self._prefixes = prefixes
         self._heartbeats = heartbeats
         self._threads = threads
-        self._alone = poison_calls.Alone()
+        self._alone = poison_calls.OneAtATime()
         self._local_tries = poison_calls.LocalTries()
 
     def activities(self) -> list[Callable[..., Any]]:
@@ -409,7 +409,7 @@ async def _show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, cont
             )
             proposed = verdict.call.arguments
             problem += _defaults_in_words(tool.defaults_for(proposed))
-    except Stops as stop:
+    except StoppedByHook as stop:
         problem = stop.text
     except ApplicationError as stall:
         problem = stall.message

@@ -32,7 +32,7 @@ CLOSE_SECONDS = 30.0
 _log = get_logger("everturn.worker")
 
 
-class Spent:
+class TurnSpending:
     """What a turn has spent: the model's reply, and what user code reports."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class Spent:
         return spent
 
 
-_spent: ContextVar[Spent] = ContextVar("spent")
-_NOBODY = Spent()
+_spent: ContextVar[TurnSpending] = ContextVar("spent")
+_NOBODY = TurnSpending()
 
 
 def spend_in_turn(usage: Usage, cost_usd: float | None) -> None:
@@ -59,7 +59,7 @@ def spend_in_turn(usage: Usage, cost_usd: float | None) -> None:
     _spent.get(_NOBODY).add_usage(usage, cost_usd)
 
 
-class Contexts:
+class ToolContexts:
     """Enter it with the worker: `async with Contexts(make_deps) as contexts`. Each worker opens its own."""
 
     def __init__(self, make_deps: MakeDeps | None = None) -> None:

@@ -8,7 +8,7 @@ from everturn.activities import compaction
 from everturn.activities.prefix_cache import follow_prefix
 from everturn.activities.turn_place import turn_place
 from everturn.agent import Agent
-from everturn.carryover import View
+from everturn.carryover import TranscriptView
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelRequest
 from everturn.providers import Request, ToolSpec
@@ -42,7 +42,7 @@ def turn_request_of(
     )
 
 
-def shown_to_model(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
+def shown_to_model(messages: Sequence[Message], view: TranscriptView | None) -> Sequence[Message]:
     """The messages as the model sees them. What a worker remembers of them is put into that form once."""
     facts = facts_of(messages)
     if not isinstance(messages, RememberedMessages) or not (view or facts.is_cut_short):

@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, TemporalError, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from everturn import names
-from everturn.batching.due_batches import Gathering
+from everturn.batching.due_batches import GatheredLines
 from everturn.batching.records import (
     Batch,
     BatchLine,
@@ -42,7 +42,7 @@ NOT_TAKEN: Final = "No worker has taken it up for {seconds:g} seconds."
 NOT_TAKEN_CURE: Final = "Start a worker that hosts the agent, with its key. Then it goes on by itself."
 
 
-class _Sent:
+class _SentBatch:
     """A batch in hand."""
 
     def __init__(self, batch: Batch) -> None:
@@ -75,9 +75,9 @@ class BatchCollectorWorkflow:
         start, self._problem = message_dispatch.read_start(CollectorStart, inputs)
         start = start or CollectorStart()
         self._provider = start.provider
-        self._gathering = Gathering(zip(start.gathered, start.gathered_since, strict=False))
+        self._gathering = GatheredLines(zip(start.gathered, start.gathered_since, strict=False))
         self._batches_before = start.batches
-        self._sent: dict[str, _Sent] = {}
+        self._sent: dict[str, _SentBatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_cancelled = False
         """It ends once nothing is in hand: conversations wait for what is paid."""
@@ -142,12 +142,12 @@ class BatchCollectorWorkflow:
     # ------------------------------------------------------------ one batch
 
     def _begin(self, batch: Batch) -> None:
-        sent = self._sent[batch.name] = _Sent(batch)
+        sent = self._sent[batch.name] = _SentBatch(batch)
         task = asyncio.create_task(self._to_its_end(sent))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _to_its_end(self, sent: _Sent) -> None:
+    async def _to_its_end(self, sent: _SentBatch) -> None:
         try:
             if not sent.is_with_provider:
                 await self._send(sent)
@@ -160,7 +160,7 @@ class BatchCollectorWorkflow:
         finally:
             del self._sent[sent.batch.name]
 
-    async def _send(self, sent: _Sent) -> None:
+    async def _send(self, sent: _SentBatch) -> None:
         answer: SentBatch = await self._run_when_hosted(
             sent,
             names.SEND_BATCH,
@@ -179,7 +179,7 @@ class BatchCollectorWorkflow:
             update={"lines": kept, "batch_id": answer.batch_id, "sent_at": answer.sent_at}
         )
 
-    async def _follow(self, sent: _Sent) -> None:
+    async def _follow(self, sent: _SentBatch) -> None:
         """Until it is over; or cancels it, if nobody waits for any of its lines."""
         following = asyncio.create_task(
             self._run_when_hosted(sent, names.FOLLOW_BATCH, taken_within=TAKEN_WITHIN, summary=sent.batch.batch_id)
@@ -192,7 +192,7 @@ class BatchCollectorWorkflow:
         await workflow.execute_activity(names.CANCEL_BATCH, sent.wanted, summary=sent.batch.batch_id, **batch_options())
 
     async def _run_when_hosted(
-        self, sent: _Sent, activity: str, *, taken_within: timedelta | None = None, **options: Any
+        self, sent: _SentBatch, activity: str, *, taken_within: timedelta | None = None, **options: Any
     ) -> Any:
         """What the activity brings, once a worker can do it. If none can for some seconds, who waits is told so.
 
@@ -217,7 +217,7 @@ class BatchCollectorWorkflow:
         )
         return await workflow.execute_activity(activity, batch, **options, **batch_options())
 
-    async def _tell(self, sent: _Sent, line_ids: Collection[str], **facts: Any) -> None:
+    async def _tell(self, sent: _SentBatch, line_ids: Collection[str], **facts: Any) -> None:
         waiting = (line for line in sent.batch.lines if line.id in line_ids and line.id not in sent.left)
         await asyncio.gather(*(self._tell_one(line, BatchNotice.about(line, **facts)) for line in waiting))
 

@@ -9,15 +9,15 @@ from everturn.batching.records import BatchLine
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredLine:
     line: BatchLine
     since: float
     """Seconds since 1970."""
 
 
-class Gathering:
+class GatheredLines:
     def __init__(self, lines: Iterable[tuple[BatchLine, float]] = ()) -> None:
-        self._groups: dict[tuple[str, str], list[Gathered]] = {}
+        self._groups: dict[tuple[str, str], list[GatheredLine]] = {}
         self._known: set[str] = set()
         for line, since in lines:
             self.add(line, since)
@@ -25,13 +25,13 @@ class Gathering:
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self) -> Iterator[Gathered]:
+    def __iter__(self) -> Iterator[GatheredLine]:
         return (gathered for group in self._groups.values() for gathered in group)
 
     def add(self, line: BatchLine, since: float) -> None:
         if line.id not in self._known:
             self._known.add(line.id)
-            self._groups.setdefault(line.turn.group, []).append(Gathered(line, since))
+            self._groups.setdefault(line.turn.group, []).append(GatheredLine(line, since))
 
     def remove(self, line_id: str) -> bool:
         """Whether it was gathered, and is not any more."""
@@ -63,7 +63,7 @@ class Gathering:
                 self._keep(key, group[count:])
         return due_batches
 
-    def _keep(self, key: tuple[str, str], group: list[Gathered]) -> None:
+    def _keep(self, key: tuple[str, str], group: list[GatheredLine]) -> None:
         """No group is ever empty."""
         if group:
             self._groups[key] = group
@@ -71,16 +71,16 @@ class Gathering:
             del self._groups[key]
 
 
-def _due_at(group: list[Gathered]) -> float:
+def _due_at(group: list[GatheredLine]) -> float:
     return group[0].since + min(entry.line.turn.gather_seconds for entry in group)
 
 
-def _is_full(group: list[Gathered]) -> bool:
+def _is_full(group: list[GatheredLine]) -> bool:
     turn = group[-1].line.turn
     return len(group) >= turn.most_turns or sum(entry.line.turn.size for entry in group) >= turn.most_bytes
 
 
-def _how_many(group: list[Gathered]) -> int:
+def _how_many(group: list[GatheredLine]) -> int:
     """How many lines fit into one batch: at least one."""
     turn = group[-1].line.turn
     size = 0

@@ -37,7 +37,7 @@ from everturn.text.iso_times import iso_time_at
 
 if TYPE_CHECKING:
     from everturn.providers.batching.api import BatchApi
-    from everturn.providers.http import Prepared
+    from everturn.providers.http import PreparedRequest
 
 TOLD: Final = "everturn_told"
 """The key of what a try leaves to the next: what conversations have been told."""
@@ -66,7 +66,7 @@ _log = get_logger("everturn.batch")
 @dataclass(frozen=True, slots=True)
 class _RequestLine:
     line: BatchLine
-    prepared: Prepared
+    prepared: PreparedRequest
 
 
 class BatchSending:
@@ -121,7 +121,7 @@ class BatchSending:
 
     async def _find(self, agent: Agent, batch: Batch) -> SentBatch | None:
         """The batch that a try before this one has perhaps created; None if none has."""
-        from everturn.providers.batching.api import Undecided
+        from everturn.providers.batching.api import UnknownCreation
 
         tried = details_left().get(CREATING, (batch.left or {}).get(CREATING))
         if not isinstance(tried, dict):
@@ -130,7 +130,7 @@ class BatchSending:
         since = float(tried["at"])
         try:
             batch_id = await self._api_of(agent, batch).find(batch.name, lines, since=since)
-        except Undecided as undecided:
+        except UnknownCreation as undecided:
             raise _look_again(f"Whether it was created is not known yet: {undecided}.") from None
         if batch_id:
             _log.info("batch.found", batch=batch_id, name=batch.name, turns=len(lines))
@@ -145,7 +145,7 @@ class BatchSending:
         if not ready:
             return SentBatch(again=again)
         fitting = _fitting(ready)
-        from everturn.providers.batching.api import Line
+        from everturn.providers.batching.api import BatchRequest
         from everturn.providers.batching.turns import api_of
 
         api = api_of(ready[0].prepared)
@@ -154,7 +154,9 @@ class BatchSending:
         # If this try is not this worker's any more, it ends here: RPCError.
         await leave_for_certain(**{CREATING: {"at": sent_at, "lines": ids}})
         try:
-            batch_id = await api.create(batch.name, [Line(entry.line.id, entry.prepared.content) for entry in fitting])
+            batch_id = await api.create(
+                batch.name, [BatchRequest(entry.line.id, entry.prepared.content) for entry in fitting]
+            )
         except ProviderError as error:
             if error.status is not None and 400 <= error.status < 500:  # it said so: there is none
                 leave_details(**{CREATING: None})

@@ -10,7 +10,7 @@ from temporalio.converter import DataConverter
 
 from everturn import names
 from everturn.budgets.ledger import Ledger
-from everturn.budgets.records import BudgetStart, SetBudget, SpendingBatch, Terms
+from everturn.budgets.records import BudgetStart, BudgetTerms, SetBudget, SpendingBatch
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
 
@@ -56,7 +56,7 @@ class BudgetReader:
                 change = await self._decoder.read_record(signal.input, SetBudget)
                 if signal.signal_name == names.SET_BUDGET and change:
                     self.kept.removed = change.budget is None
-                    ledger.set_terms(change.budget or Terms(), set_by=change.by)
+                    ledger.set_terms(change.budget or BudgetTerms(), set_by=change.by)
             case event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
                 if update.name == names.COUNT_SPENDING and (

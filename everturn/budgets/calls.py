@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.budgets import moves
-from everturn.budgets.records import BudgetStart, SpendingAnswer, SpendingBatch, Terms
+from everturn.budgets.records import BudgetStart, BudgetTerms, SpendingAnswer, SpendingBatch
 from everturn.errors import EverturnError
 from everturn.temporal import temporal_errors
 from everturn.temporal.any_status import describe, held_up, is_over
@@ -44,7 +44,7 @@ class BudgetCalls:
         tenant: str,
         name: str,
         task_queue: str,
-        declared: Terms | None,
+        declared: BudgetTerms | None,
         pollers: moves.Pollers,
     ) -> None:
         self._client = client
@@ -131,7 +131,7 @@ class BudgetCalls:
     async def _is_running(self) -> bool:
         return not is_over(await describe(self._client, self._id))
 
-    async def _start_budget(self, terms: Terms) -> None:
+    async def _start_budget(self, terms: BudgetTerms) -> None:
         await self._client.start_workflow(
             names.TENANT_BUDGET,
             BudgetStart(tenant=self.tenant, budget=terms, declared=True).model_dump(mode="json"),

@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.budgets.by_history import kept_budget
-from everturn.budgets.records import BudgetStart, BudgetStatus, SetBudget, Terms
+from everturn.budgets.records import BudgetStart, BudgetStatus, BudgetTerms, SetBudget
 from everturn.client.client_base import ClientBase
 from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, OtherWorkflow, Unreachable
@@ -38,7 +38,9 @@ class BudgetingClient(ClientBase):
                 f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
             )
         workflow_id = self._budget_id(tenant)
-        payload = SetBudget(budget=Terms.from_budget(budget) if budget else None, by=self.by).model_dump(mode="json")
+        payload = SetBudget(budget=BudgetTerms.from_budget(budget) if budget else None, by=self.by).model_dump(
+            mode="json"
+        )
         try:
             await self._check_may_be_set(tenant, workflow_id)
             if budget is None:
@@ -48,7 +50,7 @@ class BudgetingClient(ClientBase):
                     # Nobody takes the signal, and the tenant's turns on other task queues would wait for an answer.
                     await handle.terminate(reason="The budget was taken away, and no worker of its task queue runs.")
                 return
-            start = BudgetStart(tenant=tenant, budget=Terms.from_budget(budget), by=self.by)
+            start = BudgetStart(tenant=tenant, budget=BudgetTerms.from_budget(budget), by=self.by)
             await self.temporal.start_workflow(
                 names.TENANT_BUDGET,
                 start.model_dump(mode="json"),

@@ -19,7 +19,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import names
 from everturn.budgets import moves
 from everturn.budgets.calls import BudgetCalls
-from everturn.budgets.records import BudgetNote, Terms
+from everturn.budgets.records import BudgetNote, BudgetTerms
 from everturn.budgets.spending import TenantSpending
 from everturn.heartbeats.heartbeat import is_unwanted
 from everturn.payloads import ModelReply, ModelRequest
@@ -34,7 +34,7 @@ class TenantBudgets(Interceptor):
     """One for each worker. `declared`: the budgets that its settings declare, by tenant."""
 
     def __init__(
-        self, client: Client, *, task_queue: str, declared: Mapping[str, Terms], pollers: moves.Pollers
+        self, client: Client, *, task_queue: str, declared: Mapping[str, BudgetTerms], pollers: moves.Pollers
     ) -> None:
         self._client = client
         self._pollers = pollers

@@ -15,17 +15,17 @@ from typing import Final
 from everturn.budgets.records import (
     BudgetStart,
     BudgetStatus,
+    BudgetTerms,
     Expenses,
+    LastReport,
     Refusal,
-    Reported,
-    Room,
     Spending,
     SpendingAnswer,
     SpendingBatch,
+    SpendingRoom,
     SpentIn,
     SpentOn,
-    Terms,
-    Untold,
+    UnreportedSpending,
     Waiter,
 )
 from everturn.sizes import MAX_WAITING_BYTES, size_of
@@ -129,7 +129,7 @@ class Ledger:
 
     # ------------------------------------------------------------ what comes in
 
-    def set_terms(self, terms: Terms, *, set_by: str) -> None:
+    def set_terms(self, terms: BudgetTerms, *, set_by: str) -> None:
         self.terms = terms
         self._by = set_by
         self._declared = False
@@ -161,39 +161,39 @@ class Ledger:
                 spending, spending.untold, until=0.0 if spending.done or spending.late else now + self.terms.lease
             )
         elif not spending.asks:
-            self._add_spent(Untold(since=0).plus_turn(spending.tokens, spending.cost_usd))
+            self._add_spent(UnreportedSpending(since=0).plus_turn(spending.tokens, spending.cost_usd))
         if (name := known_id(spending.conversation)) in self._at_work and not spending.late:
             self._at_work[name] = now + self.terms.lease
         if spending.done:
             self._at_work.pop(name, None)
 
-    def _count_new(self, spending: Spending, untold: Untold, *, until: float) -> None:
+    def _count_new(self, spending: Spending, untold: UnreportedSpending, *, until: float) -> None:
         """Counts what no earlier report of these turns has told: one may come again, and with more turns."""
         last_report = self._last_report(spending.conversation)
         if last_report and last_report.run == untold.run and untold.since < last_report.since:
             untold = last_report  # it comes late, and a later one has told it
         elif last_report and (last_report.run, last_report.since) == (untold.run, untold.since):
-            untold = Untold(
+            untold = UnreportedSpending(
                 **{key: max(had, getattr(untold, key)) for key, had in last_report if key != "run"}, run=untold.run
             )
             self._add_spent(untold, counted=last_report)
         else:
             self._add_spent(untold)
-        self._remember_report(spending.conversation, Reported(of=untold, until=until))
+        self._remember_report(spending.conversation, LastReport(of=untold, until=until))
 
-    def _last_report(self, conversation_id: str) -> Untold | None:
+    def _last_report(self, conversation_id: str) -> UnreportedSpending | None:
         reported = self._reported.get(_digest_of(conversation_id))
         if reported is None:
             return None
         return reported.of
 
-    def _remember_report(self, conversation_id: str, reported: Reported) -> None:
+    def _remember_report(self, conversation_id: str, reported: LastReport) -> None:
         self._reported.pop(_digest_of(conversation_id), None)
         self._reported[_digest_of(conversation_id)] = reported  # as the last one
         while len(self._reported) > MOST_REPORTED:
             self._reported.pop(next(iter(self._reported)))
 
-    def _add_spent(self, spent: Untold, *, counted: Untold | None = None) -> None:
+    def _add_spent(self, spent: UnreportedSpending, *, counted: UnreportedSpending | None = None) -> None:
         self._today = self._today.plus(spent, counted=counted)
         self._month = self._month.plus(spent, counted=counted)
         self._total = self._total.plus(spent, counted=counted)
@@ -214,7 +214,7 @@ class Ledger:
         """The limit that holds; if there are several, the one that opens last."""
         return next((limit for limit in self._limits if limit.used >= limit.most), None)
 
-    def _room_to_spend(self, now: float) -> Room:
+    def _room_to_spend(self, now: float) -> SpendingRoom:
         """The nearer the limit and the more conversations spend, the less."""
         active = sum(reported.until > now for reported in self._reported.values())
         share = UNTOLD_SHARE / max(FEWEST_ACTIVE, active)
@@ -222,7 +222,7 @@ class Ledger:
         for limit in self._limits:
             allowance[limit.unit].append(max(0.0, (limit.most - limit.used) * share))
         tokens = min(allowance["tokens"], default=None)
-        return Room(
+        return SpendingRoom(
             turns=UNTOLD_TURNS,
             tokens=None if tokens is None else int(tokens),
             cost_usd=min(allowance["usd"], default=None),
@@ -233,8 +233,8 @@ class Ledger:
         name = spending.conversation
         self._woken.pop(name, None)
         cause, cure = self._why_over() or self._why_full(spending) or ("", "")
-        before = self._last_report(name) or Untold(since=0)
-        self._remember_report(name, Reported(of=before, until=0.0 if cause else now + self.terms.lease))
+        before = self._last_report(name) or UnreportedSpending(since=0)
+        self._remember_report(name, LastReport(of=before, until=0.0 if cause else now + self.terms.lease))
         if not cause:
             self._waiting.pop(name, None)
             if self.terms.conversations and not spending.asked:

@@ -15,7 +15,7 @@ from everturn.records import ClosedRecord, Record
 from everturn.sizes import MAX_ID_BYTES, MAX_NAME_CHARS
 
 
-class Terms(Record):
+class BudgetTerms(Record):
     """A Budget on the wire."""
 
     tokens_per_day: int | None = None
@@ -29,7 +29,7 @@ class Terms(Record):
     """Seconds."""
 
     @classmethod
-    def from_budget(cls, budget: Budget) -> Terms:
+    def from_budget(cls, budget: Budget) -> BudgetTerms:
         return cls(**{**dict(budget), "lease": budget.lease.total_seconds()})
 
     def as_budget(self) -> Budget:
@@ -39,7 +39,7 @@ class Terms(Record):
 class SetBudget(ClosedRecord):
     """`set_budget`, a signal."""
 
-    budget: Terms | None = None
+    budget: BudgetTerms | None = None
     """None removes the budget: no conversation waits for it any more."""
     by: str = ""
 
@@ -47,13 +47,13 @@ class SetBudget(ClosedRecord):
     @classmethod
     def _refuse_unknown_limits(cls, budget: Any) -> Any:
         """A limit that is misspelt would be none."""
-        if isinstance(budget, Mapping) and (unknown := set(budget) - set(Terms.model_fields)):
-            known = ", ".join(Terms.model_fields)
+        if isinstance(budget, Mapping) and (unknown := set(budget) - set(BudgetTerms.model_fields)):
+            known = ", ".join(BudgetTerms.model_fields)
             raise ValueError(f"there is no limit {min(map(str, unknown))!r:.100}; there are {known}")
         return budget
 
 
-class Untold(Record):
+class UnreportedSpending(Record):
     """What a conversation's turns have spent since its budget was last told."""
 
     since: int
@@ -66,7 +66,7 @@ class Untold(Record):
     unpriced: int = 0
     """Turns whose price is not known."""
 
-    def plus_turn(self, tokens: int, cost_usd: float | None) -> Untold:
+    def plus_turn(self, tokens: int, cost_usd: float | None) -> UnreportedSpending:
         """With one more turn."""
         return self.model_copy(
             update={
@@ -85,7 +85,7 @@ class BudgetNote(Record):
     """The run in which it asked."""
     asked_until: float = 0.0
     """Its turns need not ask until then, in seconds since 1970. 0: the next one does."""
-    untold: Untold | None = None
+    untold: UnreportedSpending | None = None
 
     def given_back(self) -> BudgetNote:
         """Without its place: the next turn asks."""
@@ -100,7 +100,7 @@ class Spending(Record):
     """It wants to take a turn."""
     asked: bool = False
     """Another conversation called this one: it needs no place of its own."""
-    untold: Untold | None = None
+    untold: UnreportedSpending | None = None
     """What to count. None, if it does not ask: one turn of these `tokens` and this `cost_usd`, from an older worker."""
     tokens: int = 0
     cost_usd: float | None = 0.0
@@ -118,11 +118,11 @@ class SpendingBatch(Record):
     number: int
     """The batch's number at its worker: a batch that comes again counts once."""
     items: tuple[Spending, ...] = ()
-    declared: Terms | None = None
+    declared: BudgetTerms | None = None
     """The budget in the worker's settings. It holds unless somebody has set another one."""
 
 
-class Room(Record):
+class SpendingRoom(Record):
     """How much a conversation may spend before it tells."""
 
     turns: int = 0
@@ -131,7 +131,7 @@ class Room(Record):
     """None: no limit."""
     cost_usd: float | None = None
 
-    def left_by(self, untold: Untold) -> bool:
+    def left_by(self, untold: UnreportedSpending) -> bool:
         """Whether there is room for another turn."""
         tokens = self.tokens is None or untold.tokens < self.tokens
         usd = self.cost_usd is None or untold.cost_usd < self.cost_usd
@@ -153,7 +153,7 @@ class SpendingAnswer(Record):
     lease: float = 900.0
     places: bool = True
     """Conversations need a place: each answer asks for one."""
-    room: Room = Room()
+    room: SpendingRoom = SpendingRoom()
 
 
 class Waiter(Record):
@@ -167,11 +167,11 @@ class Waiter(Record):
     wakes: int = 0
 
 
-class Reported(Record):
+class LastReport(Record):
     """What is counted of a conversation's last report, so that it counts once, and how long the conversation counts as
     one that spends."""
 
-    of: Untold
+    of: UnreportedSpending
     until: float = 0.0
 
 
@@ -184,9 +184,9 @@ class Expenses(Record):
     unpriced: int = 0
     """Turns whose price is not known."""
 
-    def plus(self, spent: Untold | Expenses, *, counted: Untold | None = None) -> Self:
+    def plus(self, spent: UnreportedSpending | Expenses, *, counted: UnreportedSpending | None = None) -> Self:
         """With this; `counted`: the part of it that is in already."""
-        had = counted or Untold(since=0)
+        had = counted or UnreportedSpending(since=0)
         names = ("tokens", "cost_usd", "turns", "unpriced")
         return self.model_copy(
             update={name: getattr(self, name) + getattr(spent, name) - getattr(had, name) for name in names}
@@ -213,7 +213,7 @@ class BudgetStart(Record):
     """The input of a tenant's budget workflow, and what its run hands to the next."""
 
     tenant: str = Field(max_length=MAX_NAME_CHARS)
-    budget: Terms
+    budget: BudgetTerms
     declared: bool = False
     """The budget comes from a worker's settings, and nobody has set another one."""
     by: str = ""
@@ -236,7 +236,7 @@ class BudgetStart(Record):
     woken: tuple[Waiter, ...] = ()
     counted: dict[str, int] = Field(default_factory=dict)
     """The number of the last batch, by worker."""
-    reported: dict[str, Reported] = Field(default_factory=dict)
+    reported: dict[str, LastReport] = Field(default_factory=dict)
     """By a digest of the conversation's id."""
 
 
@@ -244,7 +244,7 @@ class BudgetStatus(Record):
     """The answer to the `budget` query: all fields are written."""
 
     tenant: str
-    budget: Terms
+    budget: BudgetTerms
     declared: bool = False
     """The budget comes from the workers' settings; False: somebody has set it."""
     by: str = ""
@@ -272,11 +272,11 @@ class BudgetStatus(Record):
 
     def as_json(self) -> dict[str, Any]:
         written = {name: getattr(self, name) for name in BudgetStatus.model_fields}
-        terms = {name: getattr(self.budget, name) for name in Terms.model_fields}
+        terms = {name: getattr(self.budget, name) for name in BudgetTerms.model_fields}
         return {**written, "budget": terms, "conversations": list(self.conversations)}
 
 
-def declared_budgets(given: Mapping[str, Budget] | str) -> dict[str, Terms]:
+def declared_budgets(given: Mapping[str, Budget] | str) -> dict[str, BudgetTerms]:
     """What a worker's settings say, by tenant: `acme=tokens:1000000+usd-month:50,*=conversations:20`. Raises
     InvalidSetting."""
     budgets = _read_budgets(given) if isinstance(given, str) else given
@@ -287,7 +287,7 @@ def declared_budgets(given: Mapping[str, Budget] | str) -> dict[str, Terms]:
             raise InvalidSetting(
                 f"The budget of {tenant!r} is {budget!r:.100}.", cure="Write Budget(tokens_per_day=1_000_000)."
             )
-    return {tenant: Terms.from_budget(budget) for tenant, budget in budgets.items()}
+    return {tenant: BudgetTerms.from_budget(budget) for tenant, budget in budgets.items()}
 
 
 _WORDS: Final = {

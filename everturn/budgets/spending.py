@@ -21,7 +21,15 @@ from everturn import names
 from everturn.activities.patience import spend
 from everturn.activities.retry_delays import retry_delay
 from everturn.budgets.calls import ANSWER_SECONDS, BudgetCalls, NoAnswer
-from everturn.budgets.records import BudgetNote, Refusal, Room, Spending, SpendingAnswer, SpendingBatch, Untold
+from everturn.budgets.records import (
+    BudgetNote,
+    Refusal,
+    Spending,
+    SpendingAnswer,
+    SpendingBatch,
+    SpendingRoom,
+    UnreportedSpending,
+)
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply
 from everturn.text.commands import command_about
@@ -63,10 +71,10 @@ class TenantSpending:
         self._none_until = 0.0
         """Until then, it is known that the tenant has no budget."""
         self._over = False
-        self._room: Room | None = None
+        self._room: SpendingRoom | None = None
         """As the budget said last; None if this worker has not asked it yet."""
         self._lease = SpendingAnswer().lease
-        self._let = Untold(since=0)
+        self._let = UnreportedSpending(since=0)
         """What turns have spent here, without telling, since the budget said so. Its turns are not counted."""
         self._untold: dict[str, tuple[float, Spending]] = {}
         """What conversations had not told after their last turn here, and when that was. The next turn tells it, here
@@ -111,7 +119,7 @@ class TenantSpending:
         if self._none_until > time.monotonic():
             return None
         spent = reply.usage.total_tokens, reply.cost_usd
-        untold_spending = (note.untold or Untold(since=turn, run=_run_mark())).plus_turn(*spent)
+        untold_spending = (note.untold or UnreportedSpending(since=turn, run=_run_mark())).plus_turn(*spent)
         note = note.model_copy(update={"untold": untold_spending})
         spending = Spending(
             conversation=conversation_id,
@@ -212,7 +220,7 @@ class TenantSpending:
                         waits.exception()  # whoever asked may have gone
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            self._let = Untold(since=0)
+            self._let = UnreportedSpending(since=0)
             if answer is None:
                 self._none_until = time.monotonic() + LOOK_AGAIN_SECONDS
                 self._over = False
@@ -253,6 +261,6 @@ def _run_mark() -> str:
     return (activity.info().workflow_run_id or "")[:8]
 
 
-def _nothing_spent() -> Untold:
+def _nothing_spent() -> UnreportedSpending:
     """An older worker that keeps the budget counts a turn without tokens."""
-    return Untold(since=0, run=_run_mark())
+    return UnreportedSpending(since=0, run=_run_mark())

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError, TemporalError
 
 from everturn import names
 from everturn.budgets.ledger import Ledger
-from everturn.budgets.records import BudgetStart, SetBudget, SpendingBatch, Terms
+from everturn.budgets.records import BudgetStart, BudgetTerms, SetBudget, SpendingBatch
 from everturn.payloads import Control
 from everturn.validation.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
@@ -27,7 +27,7 @@ class TenantBudgetWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
         start, self._problem = message_dispatch.read_start(BudgetStart, inputs)
-        self._ledger = Ledger(start or BudgetStart(tenant="", budget=Terms()))
+        self._ledger = Ledger(start or BudgetStart(tenant="", budget=BudgetTerms()))
         self._changed = True
         self._removed = False
         self._updates = 0
@@ -100,7 +100,9 @@ class TenantBudgetWorkflow:
             return
         self._changed = True
         self._removed = change.budget is None
-        self._ledger.set_terms(change.budget or Terms(), set_by=change.by)  # until it is gone, it allows everything
+        self._ledger.set_terms(
+            change.budget or BudgetTerms(), set_by=change.by
+        )  # until it is gone, it allows everything
 
     @workflow.query(name=names.BUDGET, description="The tenant's budget, and what is spent of it.")
     def budget(self, *_: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ WORKFLOW = ACTIVITY = "everturn doctor"
 
 
 @dataclass(frozen=True)
-class Trial:
+class FairnessTrial:
     part: str
     many: Priority
     few: Priority
@@ -56,7 +56,7 @@ class Trial:
 
 
 TRIALS = (
-    Trial(
+    FairnessTrial(
         "priorities",
         Priority(priority_key=5),
         Priority(priority_key=1),
@@ -64,7 +64,7 @@ TRIALS = (
         "ignored here: urgent tasks wait for all earlier ones",
         "Set matching.useNewMatcher in the server's dynamic configuration.",
     ),
-    Trial(
+    FairnessTrial(
         "fairness",
         Priority(fairness_key="many"),
         Priority(fairness_key="few"),

@@ -144,7 +144,7 @@ class BackgroundLoop:
 atexit.register(BackgroundLoop.end_with_the_interpreter)
 
 
-class Waiting:
+class LoopUser:
     """What waits for a background loop: a sync client or conversation."""
 
     def __init__(self, loop: BackgroundLoop) -> None:

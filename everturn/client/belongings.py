@@ -21,7 +21,7 @@ from temporalio.client import WorkflowExecution as ListedWorkflow
 from everturn import names
 from everturn.carryover import StoredInRun
 from everturn.client.fork_search import ForkLines
-from everturn.client.out_of_reach import Outside, named_in, still_there
+from everturn.client.out_of_reach import OutOfReach, named_in, still_there
 from everturn.client.runs import describe_run, events_of, latest_run, runs_of
 from everturn.errors import InvalidSetting
 from everturn.evaluations.client import evaluation_rows
@@ -77,7 +77,7 @@ class Belongings:
 async def find_belongings(client: Client, conversation_id: str, *, keep_forks: bool = False) -> Belongings:
     """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
     belongings = Belongings(conversation_id)
-    stored_outside: list[Outside] = []
+    stored_outside: list[OutOfReach] = []
     todo = [Belonging(conversation_id)]
     forks = ForkLines(client)
     while todo:
@@ -144,7 +144,9 @@ async def _read_belonging(client: Client, row: ListedWorkflow, was: Was, *, of: 
     return belonging
 
 
-async def _read_histories(client: Client, belonging: Belonging, outside: list[Outside]) -> tuple[dict[str, None], str]:
+async def _read_histories(
+    client: Client, belonging: Belonging, outside: list[OutOfReach]
+) -> tuple[dict[str, None], str]:
     """Reads its histories, and adds what they name `outside`. Returns the ids of the conversations that it asked, in
     order, and of its asker."""
     children: dict[str, None] = {}

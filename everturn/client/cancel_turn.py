@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.heartbeats.details import SeenReply, Streamed, beaten_out, last_bytes, longer_reply, whole_reply
+from everturn.heartbeats.details import SeenReply, StreamedText, beaten_out, last_bytes, longer_reply, whole_reply
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.sizes import MAX_STREAMED_BYTES
 from everturn.temporal.any_status import RUNNING
@@ -100,7 +100,7 @@ async def _read_lane(
     return None
 
 
-def _end_of(streamed: Streamed) -> Streamed:
+def _end_of(streamed: StreamedText) -> StreamedText:
     """As much of it as a heartbeat has."""
     position, pieces = last_bytes(streamed.pieces, MAX_STREAMED_BYTES, streamed.at)
     return streamed.model_copy(update={"at": position, "pieces": tuple(pieces)})

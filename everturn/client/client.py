@@ -20,17 +20,17 @@ from everturn import names
 from everturn.agent import Agent, name_of
 from everturn.budgets.client import BudgetingClient
 from everturn.client import interpreter_exit, listing
-from everturn.client.background_loop import BackgroundLoop, Waiting
+from everturn.client.background_loop import BackgroundLoop, LoopUser
 from everturn.client.connecting import connect_to_temporal
 from everturn.client.earlier_transcript import begun_with, read_transcript, said_after
 from everturn.client.erasure import ErasingClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
-from everturn.client.many_decisions import AT_ONCE, DecidedCall, Many, decide_all
+from everturn.client.many_decisions import AT_ONCE, DecidedCall, DecisionForMany, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message, with_tools
 from everturn.client.policy_tools import warn_of_unknown_tools
 from everturn.client.send_or_revive import send_or_revive
-from everturn.client.stuck import Versions
+from everturn.client.stuck import QueueVersions
 from everturn.client.task_queues import QueuesClient
 from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
@@ -352,7 +352,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         for what, wanted in (("agent", agent), ("search", search)):
             check_utf8(what, wanted or "")
         with self._explaining_searches():
-            versions = Versions(self.temporal)
+            versions = QueueVersions(self.temporal)
             labels = _tenant_label(tenant) | dict(metadata or {})
             executions = listing.found_by(
                 self.temporal,
@@ -416,7 +416,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         """
         more: dict[str, Any] = {"words": note, "always": always, "within": within, "children": ids is not None}
         return await decide_all(
-            Many.from_options("approve", tool=tool, where=where or {}, **more), self._waiting_conversations(ids, agent)
+            DecisionForMany.from_options("approve", tool=tool, where=where or {}, **more),
+            self._waiting_conversations(ids, agent),
         )
 
     @known_options("Client.deny_all", InvalidSetting)
@@ -434,7 +435,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         """Like `approve_all`, but denies the calls. The model reads the reason."""
         more: dict[str, Any] = {"words": reason, "always": always, "within": within, "children": ids is not None}
         return await decide_all(
-            Many.from_options("deny", tool=tool, where=where or {}, **more), self._waiting_conversations(ids, agent)
+            DecisionForMany.from_options("deny", tool=tool, where=where or {}, **more),
+            self._waiting_conversations(ids, agent),
         )
 
     async def _waiting_conversations(self, ids: Iterable[str] | None, agent: str | None) -> AsyncIterator[Conversation]:
@@ -519,7 +521,7 @@ def _make_sync_iterator(
     return sync_method
 
 
-class SyncClient(Waiting):
+class SyncClient(LoopUser):
     """A Client whose methods wait, and return what theirs give. Make one with `Client.connect_sync()`, and close it, or
     use it in a `with` block. All sync clients of a process share one thread; any thread may use them.
 

@@ -19,12 +19,12 @@ from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload, with_tools
-from everturn.client.missing_worker import Silence, with_warnings
+from everturn.client.missing_worker import MissingWorkerWatch, with_warnings
 from everturn.client.policy_tools import warn_of_unknown_tools
 from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.status_waits import with_wait
-from everturn.client.stuck import Versions
+from everturn.client.stuck import QueueVersions
 from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
 from everturn.corrections import unfit_reason
@@ -207,7 +207,7 @@ class Conversation(Forks, Generic[OutputT_co]):
                 status = await updates.ask_status(self._temporal, self.id)
         except Unreachable:
             if trouble := (
-                await listing.mark_stuck(listing.read_listed(described), described, Versions(self._temporal))
+                await listing.mark_stuck(listing.read_listed(described), described, QueueVersions(self._temporal))
             ).trouble:
                 raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None
             raise
@@ -268,7 +268,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         cursor = since or ""
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
         live = LiveActivities(self._temporal, self.id, lane=self._client.live) if deltas else None
-        silence = Silence(self._temporal, self.id)
+        silence = MissingWorkerWatch(self._temporal, self.id)
         below = FollowedAgents(self._open_conversation, self.id, live_only=True) if agents else None
         async with aclosing(interleave_events(silence.note_steps(steps), live, silence, below)) as steps_with_events:
             async for run_id, step, between in steps_with_events:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from everturn.carryover import Beginning, CarryOver, Packed
+from everturn.carryover import Beginning, CarryOver, PackedTranscript
 from everturn.errors import Refused
 from everturn.formats.any_format import read_any
 from everturn.packed_messages import pack
@@ -61,4 +61,4 @@ def begun_with(messages: Sequence[Message]) -> CarryOver | None:
             f"The transcript has {len(packed):,} bytes, compressed; the limit is {MAX_PACKED_AT_START_BYTES:,}.",
             cure="Leave out its oldest messages, or replace its images by links.",
         )
-    return CarryOver(earlier=Packed(data=packed), length=len(messages))
+    return CarryOver(earlier=PackedTranscript(data=packed), length=len(messages))

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 from temporalio.client import WorkflowExecutionDescription
 
 from everturn.client.held_signals import holds_back
-from everturn.client.missing_worker import Silence
+from everturn.client.missing_worker import MissingWorkerWatch
 from everturn.corrections import unfit_reason
 from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, Replied, ToolFinished
 from everturn.history import steps
@@ -204,7 +204,7 @@ class FollowedReply:
         """Yields each event, and None after each step, when `rest` is up to date."""
         temporal = self._conversation._temporal
         live = LiveActivities(temporal, self._conversation.id, lane=self._conversation._client.live)
-        silence = Silence(temporal, self._conversation.id)
+        silence = MissingWorkerWatch(temporal, self._conversation.id)
         async with aclosing(interleave_events(source, live, silence, self._agents)) as steps_with_events:
             async for run_id, step, between in steps_with_events:
                 for event in between:

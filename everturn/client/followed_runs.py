@@ -9,13 +9,13 @@ from dataclasses import replace
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.history.reader import Reading, first_step, read_steps
+from everturn.history.reader import RunReading, first_step, read_steps
 from everturn.history.resets import reset_of
 from everturn.history.steps import RunClosed, Step
 from everturn.temporal import temporal_errors
 
 
-class Runs:
+class FollowedRuns:
     """The runs of the conversation with this id."""
 
     def __init__(self, temporal: Client, conversation_id: str) -> None:
@@ -50,7 +50,7 @@ class Runs:
         return run_ids
 
     async def follow(
-        self, run_id: str, *, past: bool = False, reading: Reading | None = None
+        self, run_id: str, *, past: bool = False, reading: RunReading | None = None
     ) -> AsyncIterator[tuple[str, Step]]:
         """Each step with its run's id, from this run on through all runs that continue it, resets included. `past`:
         follows resets also of a run that had ended with an outcome. `reading`: how far the first run was read."""

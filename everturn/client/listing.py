@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.client.stuck import (
     STUCK,
-    Versions,
+    QueueVersions,
     failing_task_trouble,
     may_be_stuck_query,
     not_stuck_query,
@@ -159,7 +159,7 @@ async def read_labelled(execution: WorkflowExecution) -> ListedConversation:
 
 
 async def mark_stuck(
-    conversation: ListedConversation, execution: WorkflowExecution, versions: Versions
+    conversation: ListedConversation, execution: WorkflowExecution, versions: QueueVersions
 ) -> ListedConversation:
     """Returns the conversation, marked as stuck if it is pinned to a version that no worker runs."""
     if conversation.ended_at or conversation.trouble:
@@ -200,7 +200,7 @@ async def count_by_status(
     try:
         queries = {state: build_query(status=state, agent=agent, **filters) for state in _INDEXED}
         if problems:
-            dead = await Versions(temporal).find_dead(everything)
+            dead = await QueueVersions(temporal).find_dead(everything)
             for state in _INDEXED:
                 if state != "done":
                     queries[state] += f" AND {not_stuck_query(dead)}"

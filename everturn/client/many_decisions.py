@@ -37,7 +37,7 @@ class DecidedCall:
 
 
 @dataclass(frozen=True)
-class Many:
+class DecisionForMany:
     """A decision, and which calls it is for."""
 
     verdict: ApproveOrDeny
@@ -63,7 +63,7 @@ class Many:
         always: bool,
         within: timedelta | None,
         children: bool = False,
-    ) -> Many:
+    ) -> DecisionForMany:
         """Raises Refused for invalid conditions."""
         try:
             rule = Rule.model_validate({"tool": tool or ANY_TOOL, "then": verdict, "where": dict(where)})
@@ -136,7 +136,7 @@ async def decide_one(
     return ""
 
 
-async def decide_all(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
+async def decide_all(many: DecisionForMany, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
     """All decided calls, in the order of the conversations. A call of a sub-agent that was named beside its parent is
     decided once."""
     decided = await in_order(conversations, many.decide, max_running=AT_ONCE)

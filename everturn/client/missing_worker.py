@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.client.unpolled_queue import AwaitedQueue, Unattended, awaited_queue, nobody_at
+from everturn.client.unpolled_queue import AwaitedQueue, UnpolledQueue, awaited_queue, nobody_at
 from everturn.history.steps import Step, ToolRunFailed, TurnFailed
 from everturn.logs import get_logger
 from everturn.temporal.any_status import PAUSED, words_of_pause
@@ -27,7 +27,7 @@ LOOK_TIMEOUT: Final = timedelta(seconds=5)
 _log = get_logger("everturn.conversation")
 
 
-class Silence:
+class MissingWorkerWatch:
     """Watches one conversation that a program waits for."""
 
     def __init__(self, client: Client, conversation_id: str) -> None:
@@ -52,7 +52,7 @@ class Silence:
             else:
                 yield run_id, step
 
-    async def wait_until_unattended(self) -> Unattended:
+    async def wait_until_unattended(self) -> UnpolledQueue:
         """Returns once the conversation waits for a worker and none polls its task queue. Returns once per silence,
         however often it is called."""
         wait = None if self._said else FIRST_LOOK_SECONDS
@@ -62,7 +62,7 @@ class Silence:
                 wait = FIRST_LOOK_SECONDS
                 await self._falls_silent()
             queue = await self._find_queue()
-            unattended = queue if isinstance(queue, Unattended) else None
+            unattended = queue if isinstance(queue, UnpolledQueue) else None
             if isinstance(queue, AwaitedQueue):
                 unattended = await nobody_at(self._client, queue, self._id)
             if unattended and not self._heard.is_set():
@@ -88,7 +88,7 @@ class Silence:
             await asyncio.sleep(remaining)
         self._heard.clear()
 
-    async def _find_queue(self) -> AwaitedQueue | Unattended | bool:
+    async def _find_queue(self) -> AwaitedQueue | UnpolledQueue | bool:
         """The task queue where it waits for a worker; Unattended if an operator has paused it; True if a worker is at
         work on it, or if that is not known; False if there is nothing to do."""
         request = DescribeWorkflowExecutionRequest(
@@ -99,7 +99,7 @@ class Silence:
         except RPCError:
             return True
         if described.workflow_execution_info.status == PAUSED:
-            return Unattended(*words_of_pause(self._id))
+            return UnpolledQueue(*words_of_pause(self._id))
         if not (described.HasField("pending_workflow_task") or described.pending_activities):
             return False
         return awaited_queue(described) or True
@@ -109,7 +109,7 @@ async def with_warnings(
     steps: AsyncIterator[tuple[str, Step]], client: Client, conversation_id: str
 ) -> AsyncGenerator[tuple[str, Step]]:
     """Yields the steps as they come. Logs a warning if no worker runs, or none that hosts what is to run next."""
-    silence = Silence(client, conversation_id)
+    silence = MissingWorkerWatch(client, conversation_id)
 
     async def warn_when_unattended() -> None:
         while True:

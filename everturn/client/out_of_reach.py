@@ -25,7 +25,7 @@ _SCHEDULED_BY: Final = "TemporalScheduledById"
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutOfReach:
     """What is no conversation, and has a part of what was said in one: the application's own workflows, schedules and
     Nexus operations. Erasing a conversation does not reach it, and says so."""
 
@@ -37,7 +37,7 @@ class Outside:
     """Empty: the latest."""
 
 
-def named_in(event: HistoryEvent, *, conversation_id: str) -> Iterator[Outside]:
+def named_in(event: HistoryEvent, *, conversation_id: str) -> Iterator[OutOfReach]:
     """What this event of the conversation names."""
     match event.event_type:
         case event_types.WORKFLOW_EXECUTION_STARTED:
@@ -47,7 +47,7 @@ def named_in(event: HistoryEvent, *, conversation_id: str) -> Iterator[Outside]:
             )
             if (schedule_payload := began.search_attributes.indexed_fields.get(_SCHEDULED_BY)) is not None:
                 schedule = PayloadConverter.default.from_payload(schedule_payload)
-                yield Outside(f"schedule {schedule}, which started {conversation_id}: it has the message.")
+                yield OutOfReach(f"schedule {schedule}, which started {conversation_id}: it has the message.")
         case event_types.WORKFLOW_EXECUTION_SIGNALED:
             sender = event.workflow_execution_signaled_event_attributes.external_workflow_execution
             yield from _outside_workflow(sender, f"sent signals to {conversation_id}: it has what they said")
@@ -59,18 +59,18 @@ def named_in(event: HistoryEvent, *, conversation_id: str) -> Iterator[Outside]:
         case event_types.NEXUS_OPERATION_SCHEDULED:
             called = event.nexus_operation_scheduled_event_attributes
             operation = f"{called.service}.{called.operation} at the endpoint {called.endpoint}"
-            yield Outside(
+            yield OutOfReach(
                 f"Nexus operation {operation}, which {conversation_id} called: it was given the call's arguments."
             )
 
 
-def _outside_workflow(execution: WorkflowExecution, did: str) -> Iterator[Outside]:
+def _outside_workflow(execution: WorkflowExecution, did: str) -> Iterator[OutOfReach]:
     if execution.workflow_id:
         words = f"workflow {execution.workflow_id}, which {did}."
-        yield Outside(words, execution.workflow_id, execution.run_id)
+        yield OutOfReach(words, execution.workflow_id, execution.run_id)
 
 
-async def still_there(client: Client, named: Iterable[Outside]) -> list[str]:
+async def still_there(client: Client, named: Iterable[OutOfReach]) -> list[str]:
     """In words, each once, without workflows that the server has no longer, and without everturn's own."""
     words_by_name: dict[str, str] = {}
     for outside in dict.fromkeys(named):
@@ -80,7 +80,7 @@ async def still_there(client: Client, named: Iterable[Outside]) -> list[str]:
     return list(words_by_name.values())
 
 
-async def _is_there(client: Client, outside: Outside) -> bool:
+async def _is_there(client: Client, outside: OutOfReach) -> bool:
     if not outside.workflow:
         return True
     described = await describe_run(client, outside.workflow, outside.run)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import temporalio.client
 
-from everturn.client.followed_runs import Runs
+from everturn.client.followed_runs import FollowedRuns
 from everturn.errors import ConversationError, NotFound
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnCompleted
@@ -31,7 +31,7 @@ class AskedTurns:
     def __init__(self, temporal: temporalio.client.Client, conversation_id: str) -> None:
         self.id = conversation_id
         self._temporal = temporal
-        self._runs = Runs(temporal, conversation_id)
+        self._runs = FollowedRuns(temporal, conversation_id)
 
     async def prompt(self, turn: int | None = None) -> TurnPrompt:
         """The instructions and tools of a turn, if functions of its agent chose them; `turn` None: the last answered

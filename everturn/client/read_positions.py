@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from temporalio.client import Client
 
-from everturn.history.reader import Reading
+from everturn.history.reader import RunReading
 from everturn.history.state_by_history import StateByHistory
 
 MOST_REMEMBERED = 1_000
@@ -18,7 +18,7 @@ class ReadPosition:
     """How far a run was read, and the conversation's state at that point."""
 
     by_history: StateByHistory
-    reading: Reading
+    reading: RunReading
 
     @property
     def run_id(self) -> str:
@@ -36,7 +36,7 @@ class ReadPositions:
         """Takes out what was read of this run, for the one caller that reads on; a new one if there is nothing."""
         seen = self._seen.pop(conversation_id, None)
         if seen is None or seen.run_id != run_id:
-            return ReadPosition(StateByHistory(run_id=run_id), Reading(self._temporal))
+            return ReadPosition(StateByHistory(run_id=run_id), RunReading(self._temporal))
         return seen
 
     def keep_position(self, conversation_id: str, seen: ReadPosition) -> None:

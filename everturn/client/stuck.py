@@ -35,13 +35,13 @@ def may_be_stuck_query(*, problems: bool) -> str:
     return f"({_PROBLEMS.name} IS NOT NULL OR {pinned})"
 
 
-def stuck_query(dead_versions: Sequence[Version]) -> str:
+def stuck_query(dead_versions: Sequence[QueueVersion]) -> str:
     """The filter for those that are, if no worker runs these versions."""
     pinned = (version.pinned_query for version in dead_versions)
     return f"({' OR '.join([f'{_PROBLEMS.name} IS NOT NULL', *pinned])})"
 
 
-def not_stuck_query(dead_versions: Sequence[Version]) -> str:
+def not_stuck_query(dead_versions: Sequence[QueueVersion]) -> str:
     """The filter for all others."""
     return " AND ".join([f"{_PROBLEMS.name} IS NULL", *(version.others_query for version in dead_versions)])
 
@@ -59,7 +59,7 @@ def failing_task_trouble(execution: WorkflowExecution) -> str:
 
 
 @dataclass(frozen=True)
-class Version:
+class QueueVersion:
     """A worker version of a task queue, and list filters for it."""
 
     version: str
@@ -82,7 +82,7 @@ class Version:
         )
 
 
-class Versions:
+class QueueVersions:
     """Which worker versions are running; each task queue is asked once."""
 
     def __init__(self, temporal: temporalio.client.Client) -> None:
@@ -99,14 +99,14 @@ class Versions:
             return ""
         return f"it is pinned to worker version {version}, which no worker of {execution.task_queue!r} runs: start one"
 
-    async def find_dead(self, everything: str) -> list[Version]:
+    async def find_dead(self, everything: str) -> list[QueueVersion]:
         """The versions that no worker runs, of those that conversations of the filter `everything` are pinned to.
 
         Temporal can't group by version. So each request finds one conversation of a version that is not known yet:
         one request for each version, and one more.
         """
         query = f"{everything} AND ExecutionStatus = 'Running' AND {_BEHAVIOR.name} = 'Pinned'"
-        dead_versions: list[Version] = []
+        dead_versions: list[QueueVersion] = []
         for _ in range(MOST_VERSIONS):
             execution = await anext(self._temporal.list_workflows(query, limit=1, page_size=1), None)
             if execution is None:
@@ -114,7 +114,7 @@ class Versions:
             version = execution.typed_search_attributes.get(_VERSION)
             if not version:
                 break
-            of_version = Version(version, execution.task_queue)
+            of_version = QueueVersion(version, execution.task_queue)
             query += f" AND {of_version.others_query}"
             if not await self._is_running(version, execution.task_queue):
                 dead_versions.append(of_version)

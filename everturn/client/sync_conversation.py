@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from everturn.client.background_loop import BackgroundLoop, Waiting
+from everturn.client.background_loop import BackgroundLoop, LoopUser
 from everturn.client.conversation import Conversation
 from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.events import Event
@@ -28,7 +28,7 @@ def _make_sync(
     return sync_method
 
 
-class SyncConversation(Waiting, Generic[OutputT_co]):
+class SyncConversation(LoopUser, Generic[OutputT_co]):
     """A Conversation whose methods wait, and return what theirs give. From `SyncClient.start`, `send` and
     `conversation`."""
 

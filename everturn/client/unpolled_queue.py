@@ -16,7 +16,7 @@ from everturn.temporal.worker_roles import Role, role_of
 
 
 @dataclass(frozen=True)
-class Unattended:
+class UnpolledQueue:
     """Why no worker goes on with it, and what to do."""
 
     cause: str
@@ -54,7 +54,7 @@ def _of_activity(pending: PendingActivityInfo, own: str) -> AwaitedQueue | None:
     return AwaitedQueue(name, role) if role else None
 
 
-async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str) -> Unattended | None:
+async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str) -> UnpolledQueue | None:
     """What is to be said if no worker polls the queue, or only some that were killed on this machine; None if one does,
     or if that is not known."""
     with suppress(EverturnError):
@@ -70,5 +70,5 @@ async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str)
             cause += f" at {temporal.service_client.config.target_host}"
             if gone_workers:
                 cause += f" (gone from this machine: {', '.join(gone_workers[:5])})"
-            return Unattended(f"{cause}: conversation {conversation_id!r} waits for one.", f"{cure}.")
+            return UnpolledQueue(f"{cause}: conversation {conversation_id!r} waits for one.", f"{cure}.")
     return None

@@ -91,7 +91,7 @@ async def collect_cases(
     collected = await in_order(listed, reader.read_execution, max_running=AT_ONCE)
     kept = {case.inputs.conversation for cases in collected for case in cases}
     earlier = [cases for cases in present.values() if cases[0].inputs.conversation not in kept]
-    fate = await _Fates(client).sort(earlier, reader)
+    fate = await _ConversationFates(client).sort(earlier, reader)
     cases = [case for cases in (*collected, *fate.refreshed, *fate.gone) for case in cases]
     if prune:
         cases = [case for cases in (*collected, *fate.refreshed) for case in cases]
@@ -189,21 +189,21 @@ class _CaseReader:
 
 
 @dataclass(frozen=True)
-class _Sorted:
+class _SortedCases:
     refreshed: list[list[RecordedCase]]
     """Read once more."""
     gone: list[list[RecordedCase]]
     """Temporal has them no more, and nobody can say that they were erased."""
 
 
-class _Fates:
+class _ConversationFates:
     """Which conversations of a folder still exist, and which were erased."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._ids_by_digest: dict[str, str] | None = None
 
-    async def sort(self, earlier: Sequence[list[RecordedCase]], reader: _CaseReader) -> _Sorted:
+    async def sort(self, earlier: Sequence[list[RecordedCase]], reader: _CaseReader) -> _SortedCases:
         refreshed: list[list[RecordedCase]] = []
         gone_cases: list[list[RecordedCase]] = []
         for cases in earlier:
@@ -213,7 +213,7 @@ class _Fates:
                     refreshed.append(await reader.read(conversation_id) or cases)
             elif not await self._was_erased(cases[0].metadata.ended_at):
                 gone_cases.append(cases)
-        return _Sorted(refreshed, gone_cases)
+        return _SortedCases(refreshed, gone_cases)
 
     async def _find_id(self, written: str) -> str | None:
         """None if Temporal has no such conversation."""

@@ -24,7 +24,7 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.errors import ConversationError, InvalidSetting
 from everturn.evaluations.online_evaluators import OnlineEvaluator
-from everturn.evaluations.records import EvaluationRequest, Look, Looked
+from everturn.evaluations.records import EvaluationRequest, LookRequest, LookResult
 from everturn.evaluations.sampling import (
     HOUR_SECONDS,
     evaluation_id,
@@ -95,12 +95,12 @@ class AnswerSearch:
         """What the index said of a conversation when it was read: if it says the same, there is nothing new."""
 
     @activity.defn(name=names.LOOK_FOR_ANSWERS)
-    async def look_for_answers(self, look: Look) -> Looked:
+    async def look_for_answers(self, look: LookRequest) -> LookResult:
         """Safe to repeat: an evaluation that is there already is not started again."""
         async with keep_beating(BEAT_SECONDS):
             return await self._look_once(look)
 
-    async def _look_once(self, look: Look) -> Looked:
+    async def _look_once(self, look: LookRequest) -> LookResult:
         now = activity.info().started_time.timestamp()
         until = min(now, look.since + WINDOW_SECONDS)
         since = look.since - OVERLAP_SECONDS
@@ -115,7 +115,7 @@ class AnswerSearch:
         started = sum(await asyncio.gather(*map(judge_row, sampled)))
         if started:
             _log.info("evaluations.started", count=started)
-        return Looked(until=until, pause=self._pace.pause if until == now else 0.0, started=started)
+        return LookResult(until=until, pause=self._pace.pause if until == now else 0.0, started=started)
 
     async def _sampled_rows(self, since: float, until: float) -> AsyncIterator[WorkflowExecution]:
         """Conversations that may have answered in this time, and whose answers would be judged."""

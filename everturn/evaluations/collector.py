@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
 
 from everturn import names
-from everturn.evaluations.records import Look, Looked, LookingStart
+from everturn.evaluations.records import LookingStart, LookRequest, LookResult
 from everturn.workflows import continue_as_new, message_dispatch
 
 LOOK_TIMEOUT: Final = timedelta(minutes=30)
@@ -30,7 +30,7 @@ class EvaluationCollectorWorkflow:
         since = start.since or workflow.time()
         first = start.first or since
         while True:
-            looked = await _look_once(Look(since=since, first=first))
+            looked = await _look_once(LookRequest(since=since, first=first))
             since = max(since, looked.until)
             if continue_as_new.is_due(updates=0, full=False):
                 continue_as_new.begin_next_run(LookingStart(since=since, first=first).model_dump(mode="json"))
@@ -38,11 +38,11 @@ class EvaluationCollectorWorkflow:
                 await workflow.sleep(timedelta(seconds=looked.pause), summary="until the next look")
 
 
-async def _look_once(look: Look) -> Looked:
-    looked: Looked = await workflow.execute_activity(
+async def _look_once(look: LookRequest) -> LookResult:
+    looked: LookResult = await workflow.execute_activity(
         names.LOOK_FOR_ANSWERS,
         look,
-        result_type=Looked,
+        result_type=LookResult,
         start_to_close_timeout=LOOK_TIMEOUT,
         heartbeat_timeout=SILENCE,
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=LONGEST_PAUSE),

@@ -53,7 +53,7 @@ GONE: Final = "ConversationGone"
 _log = get_logger("everturn.evaluations")
 
 
-class Judging:
+class JudgeActivities:
     """`evaluators`: by name."""
 
     def __init__(self, evaluators: Mapping[str, OnlineEvaluator], observe: Observe) -> None:

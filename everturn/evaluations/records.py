@@ -109,14 +109,14 @@ class LookingStart(Record):
     """When it first looked: earlier answers are not judged."""
 
 
-class Look(Record):
+class LookRequest(Record):
     """The input of `look_for_answers`."""
 
     since: float
     first: float
 
 
-class Looked(Record):
+class LookResult(Record):
     """What one look came to."""
 
     until: float

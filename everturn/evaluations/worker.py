@@ -23,7 +23,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from everturn import names
 from everturn.evaluations.answer_search import THRIFTY, AnswerSearch, LookPace
 from everturn.evaluations.collector import EvaluationCollectorWorkflow
-from everturn.evaluations.judge_activity import Judging
+from everturn.evaluations.judge_activity import JudgeActivities
 from everturn.evaluations.left_off import left_off
 from everturn.evaluations.online_evaluators import OnlineEvaluator
 from everturn.evaluations.reports import EvaluationReports
@@ -75,7 +75,7 @@ class EvaluationHosting:
         self._task_queue = task_queue
         self._build_id = build_id
         search = AnswerSearch(evaluators, task_queue=task_queue, namespace=namespace, pace=pace)
-        judging = Judging(evaluators, reports.observe_judgement)
+        judging = JudgeActivities(evaluators, reports.observe_judgement)
         self._activities: list[Callable[..., Any]] = [search.look_for_answers, judging.judge_answer]
         self._running: list[asyncio.Task[Any]] = []
         self._worker: temporalio.worker.Worker | None = None

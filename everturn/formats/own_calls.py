@@ -8,7 +8,7 @@ from typing import Any
 from everturn.records import Message, Part, Reply, ToolCall, ToolResult
 from everturn.text.shortening import clipped
 from everturn.tools.results import result_of
-from everturn.tools.unwritten_results import Unwritten, after_effect
+from everturn.tools.unwritten_results import UnwrittenResult, after_effect
 
 CUSTOM = frozenset({"custom", "custom_tool_call"})
 """The `type` of a custom tool's call: in Chat, and in Responses."""
@@ -29,7 +29,7 @@ def tool_result(call: ToolCall, value: Any) -> ToolResult:
     try:
         with after_effect():
             result = result_of(call, value)
-    except Unwritten as problem:
+    except UnwrittenResult as problem:
         result = result_of(call, problem)
     kind = call.extra.get("type")
     if result is value or kind not in CUSTOM:

@@ -27,7 +27,7 @@ class LiveAt(Record):
     """Valid for this turn only."""
 
 
-class Streamed(Record):
+class StreamedText(Record):
     """What a running `call_model` reports, as the second of its heartbeat details: the end of what the model
     has said so far. No event of the history holds it."""
 
@@ -60,11 +60,11 @@ class Streamed(Record):
         return rest
 
 
-def whole_reply(beats: Sequence[Streamed]) -> Streamed | None:
+def whole_reply(beats: Sequence[StreamedText]) -> StreamedText | None:
     """What the last try has said, put together from pieces that follow each other; None if that is nothing, or if some
     of it is missing."""
     attempt = max((beat.attempt for beat in beats), default=0)
-    merged: Streamed | None = None
+    merged: StreamedText | None = None
     for beat in beats:
         if beat.attempt != attempt:
             continue
@@ -145,7 +145,7 @@ class SeenReply(Record):
         return self
 
     @classmethod
-    def from_streamed(cls, streamed: Streamed | None) -> Self | None:
+    def from_streamed(cls, streamed: StreamedText | None) -> Self | None:
         """None if no text was said yet."""
         if streamed is None or not streamed.turn:
             return None
@@ -171,7 +171,7 @@ def beaten_out(details: Sequence[Any]) -> SeenReply | None:
     """What the heartbeat details of a turn have of its text; None if nothing, or nothing that can be read."""
     with suppress(ValueError):
         if len(details) > 1:
-            return SeenReply.from_streamed(Streamed.model_validate(details[1]))
+            return SeenReply.from_streamed(StreamedText.model_validate(details[1]))
     return None
 
 

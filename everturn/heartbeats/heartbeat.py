@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from temporalio import activity
 
-from everturn.heartbeats.details import Streamed
+from everturn.heartbeats.details import StreamedText
 from everturn.heartbeats.profiles import QUICK
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES
 from everturn.text.shortening import shortened
@@ -47,7 +47,7 @@ class Heartbeat:
     """What the activity last said of itself; each beat carries it."""
     speak: Callable[[], Any] | None = None
     """Gives what a beat carries in place of `progress`. May be called from any thread."""
-    reply_so_far: Callable[[], Streamed | None] | None = None
+    reply_so_far: Callable[[], StreamedText | None] | None = None
     """All that a model turn has said so far, as far as it is kept."""
     interval: float = field(default_factory=lambda: INTERVAL_SECONDS)
     """Seconds between two beats."""

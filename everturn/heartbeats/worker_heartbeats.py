@@ -18,7 +18,7 @@ from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError
 
-from everturn.activities.attempts import Lags
+from everturn.activities.attempts import TaskDelays
 from everturn.heartbeats import blocked_loop, heartbeat
 from everturn.heartbeats.beats_through_core import through_core
 from everturn.heartbeats.blocked_loop import BlockedLoop
@@ -40,7 +40,7 @@ class Heartbeats:
         self._client = client
         self._profile = profile
         self._journal = journal
-        self._lags = Lags()
+        self._lags = TaskDelays()
         self._running: set[Heartbeat] = set()
         self._ending: dict[bytes, Heartbeat] = {}
         """By task token: those that are over, and whose result the SDK has not got yet. It is on its way, through the

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
-from everturn.carryover import Beginning, Packed, StoredInRun, WorkerFacts
+from everturn.carryover import Beginning, PackedTranscript, StoredInRun, WorkerFacts
 from everturn.errors import NotFound, Refused
 from everturn.history.reader import first_step, read_steps
 from everturn.history.revival import next_life
@@ -290,7 +290,7 @@ async def _build_start(
     new |= {"budget": None, "began": Beginning(agent=start.agent, fork_of=origin.conversation_id)}
     handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
     if target_converter:
-        packed = Packed(data=pack(transcript[: handed.length]))
+        packed = PackedTranscript(data=pack(transcript[: handed.length]))
         if len(packed.data) > MAX_PACKED_AT_START_BYTES and target_converter.external_storage is None:
             raise Refused(
                 f"The transcript of conversation {origin.conversation_id!r} can't be "

@@ -10,7 +10,7 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.history.reader import Reading
+from everturn.history.reader import RunReading
 from everturn.history.steps import ActivityEnded, RunStarted, ToolCompleted, TurnScheduled
 from everturn.history.transcript import Transcript
 from everturn.records import ToolResult
@@ -58,7 +58,7 @@ async def _results_in(
     client: Client, events: Sequence[HistoryEvent], shown_by: str, call_ids: Collection[str]
 ) -> dict[str, ToolResult]:
     """The same as a reader of whole histories makes of them. What was scheduled before these events is passed over."""
-    reader = Reading(client).reader
+    reader = RunReading(client).reader
     transcript = Transcript()
     for event in events:
         match await reader.read_event(event):

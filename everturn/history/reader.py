@@ -33,7 +33,7 @@ from everturn.calls.unreadable_inputs import (
     signals_problem,
     start_problem,
 )
-from everturn.carryover import Packed
+from everturn.carryover import PackedTranscript
 from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
@@ -277,7 +277,7 @@ class HistoryReader:
         if extension := self._extending.pop(completed.scheduled_event_id, None):
             return PrefixExtended(event.event_id, time, extension, await self._decoder.read_text(completed.result))
         if completed.scheduled_event_id in self._keeping:
-            packed = await self._decoder.read_record(completed.result, Packed)
+            packed = await self._decoder.read_record(completed.result, PackedTranscript)
             return TranscriptKept(event.event_id, time, packed) if packed else None
         if check := self._checks.pop(completed.scheduled_event_id, None):
             refusal, problem = await self._decoder.try_to_read(completed.result, str)
@@ -500,7 +500,7 @@ class Bookmark:
             self.token = token
 
 
-class Reading:
+class RunReading:
     """Of one run: what its events were read as, and up to which event."""
 
     def __init__(self, client: Client) -> None:
@@ -514,11 +514,11 @@ async def read_steps(
     *,
     run_id: str | None = None,
     follow: bool = False,
-    reading: Reading | None = None,
+    reading: RunReading | None = None,
 ) -> AsyncIterator[Step]:
     """The steps of a run, one for each event, from the first one on, or after what `reading` has read. With `follow`,
     it goes on with new events until the run is over, through restarts of the server, even if they move the history."""
-    reading = reading or Reading(client)
+    reading = reading or RunReading(client)
     closed = False
     waits = follow and await has_long_poll(client)
     resumes = reading.mark.token is not None

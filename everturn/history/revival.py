@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn.carryover import CarryOver, Packed, StoredInRun
+from everturn.carryover import CarryOver, PackedTranscript, StoredInRun
 from everturn.packed_messages import pack
 from everturn.records import Message, results_in
 from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
@@ -29,7 +29,7 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRu
     packed = pack(transcript[:length])
     fits = len(packed) <= MAX_PACKED_AT_START_BYTES
     # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
-    carry = state.carry_over(earlier=Packed(data=packed) if fits else origin, keep_by=0.0)
+    carry = state.carry_over(earlier=PackedTranscript(data=packed) if fits else origin, keep_by=0.0)
     changes = {
         "origin": origin,
         "length": length,

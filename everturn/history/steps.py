@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from everturn.batching.records import BatchNotice, BatchTurn
-from everturn.carryover import Packed
+from everturn.carryover import PackedTranscript
 from everturn.heartbeats.details import SeenReply
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
@@ -109,7 +109,7 @@ class TurnCancelled(Step):
 class TranscriptKept(Step):
     """The messages of earlier runs were brought into this one."""
 
-    messages: Packed
+    messages: PackedTranscript
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from everturn import names
 from everturn.batching.records import BatchLine
 from everturn.history import event_types
 from everturn.history.last_results import read_backwards
-from everturn.history.reader import Reading
+from everturn.history.reader import RunReading
 from everturn.history.resets import run_after_reset
 from everturn.history.steps import TurnScheduled
 from everturn.payloads import ModelRequest
@@ -46,7 +46,7 @@ async def waiting_request(client: Client, line: BatchLine) -> tuple[str, ModelRe
 
 
 async def _request_in(client: Client, line: BatchLine, run_id: str) -> ModelRequest | None:
-    reader = Reading(client).reader
+    reader = RunReading(client).reader
     is_waiting = False
     async for page in read_backwards(client, line.conversation, run_id, page_size=PAGE):
         for event in page:  # the newest first

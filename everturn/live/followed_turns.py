@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from everturn.heartbeats.details import LiveAt, Streamed, chars_of
+from everturn.heartbeats.details import LiveAt, StreamedText, chars_of
 from everturn.live.lane import TurnKey
 
 
@@ -24,12 +24,12 @@ class Channel:
     attempt: int = 0
     position: int = 0
     """How many characters of that try have arrived without a gap."""
-    texts: list[Streamed] = field(default_factory=list)
+    texts: list[StreamedText] = field(default_factory=list)
     more: asyncio.Event = field(default_factory=asyncio.Event)
     followers: int = 0
     reading: asyncio.Task[None] | None = None
 
-    def add_text(self, streamed: Streamed) -> None:
+    def add_text(self, streamed: StreamedText) -> None:
         if streamed.attempt > self.attempt:
             self.attempt = streamed.attempt
             self.position = 0
@@ -59,7 +59,7 @@ class Channels:
     def __iter__(self) -> Iterator[TurnKey]:
         return iter(self._open)
 
-    async def follow(self, key: TurnKey, live_at: LiveAt | None) -> AsyncGenerator[Streamed]:
+    async def follow(self, key: TurnKey, live_at: LiveAt | None) -> AsyncGenerator[StreamedText]:
         channel = self._open.setdefault(key, Channel(live_at))
         channel.followers += 1
         try:

@@ -15,7 +15,7 @@ from typing import Self
 
 from temporalio import activity
 
-from everturn.heartbeats.details import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
+from everturn.heartbeats.details import MAX_EVERY_SECONDS, LiveAt, Piece, StreamedText, last_bytes
 from everturn.heartbeats.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.live.lane import Lane
 from everturn.live.lane_writer import LaneWriter, lane_writer_for
@@ -87,7 +87,7 @@ class HeartbeatText:
         """`usage` says what the provider has counted so far. May be called from any thread."""
         self._usage = usage
 
-    def next_streamed(self) -> Streamed | None:
+    def next_streamed(self) -> StreamedText | None:
         """What the next beat says: what is recent, and now and then all that a beat can hold."""
         with self._lock:
             self._gather_pieces()
@@ -98,18 +98,18 @@ class HeartbeatText:
                 return self._make_streamed(self._at, self._pieces)
             return self._make_streamed(*last_bytes(self._pieces, self._recent_bytes, self._at))
 
-    def whole_streamed(self) -> Streamed:
+    def whole_streamed(self) -> StreamedText:
         """All that was said, or as much of its end as a beat can hold; without pieces if nothing was said."""
         with self._lock:
             self._gather_pieces()
             return self._make_streamed(self._at, self._pieces)
 
-    def _make_streamed(self, position: int, pieces: Sequence[Piece]) -> Streamed:
+    def _make_streamed(self, position: int, pieces: Sequence[Piece]) -> StreamedText:
         every = self._pace
         if every is None:
             every = self._beat.interval
         usage = self._usage()
-        return Streamed(
+        return StreamedText(
             turn=self._turn,
             attempt=self._attempt,
             every=min(every, MAX_EVERY_SECONDS),
@@ -139,7 +139,7 @@ class HeartbeatText:
 
 
 @dataclass(frozen=True)
-class Streaming:
+class TextStreaming:
     """How a worker's turns are followed, if somebody asked for it."""
 
     seconds: float | None

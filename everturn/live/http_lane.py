@@ -17,7 +17,7 @@ from typing import Final
 from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidReply, InvalidSetting
-from everturn.heartbeats.details import LiveAt, Streamed
+from everturn.heartbeats.details import LiveAt, StreamedText
 from everturn.http.sse import EventDecoder
 from everturn.live.followed_turns import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text
@@ -86,7 +86,7 @@ class HttpLane(Lane):
             return None
         return live_at
 
-    async def write_text(self, key: TurnKey, streamed: Streamed) -> None:
+    async def write_text(self, key: TurnKey, streamed: StreamedText) -> None:
         if text := self._text_of_try(key, streamed.attempt):
             await text.add_text(streamed)
             self._tell_readers(text)
@@ -134,7 +134,7 @@ class HttpLane(Lane):
     def has_addresses(self) -> bool:
         return True
 
-    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[StreamedText]:
         return self._channels.follow(key, live_at)
 
     def hear_of(self, key: TurnKey, live_at: LiveAt) -> None:
@@ -144,7 +144,7 @@ class HttpLane(Lane):
         channel = self._channels.find_channel(key)
         return channel is not None and (channel.silent or channel.live_at is None)
 
-    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[Streamed]:
+    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[StreamedText]:
         channel = self._channels.find_channel(key)
         if channel and channel.live_at:
             live_at = channel.live_at
@@ -178,7 +178,7 @@ class HttpLane(Lane):
     @asynccontextmanager
     async def _open_text(
         self, live_at: LiveAt, key: TurnKey, query: dict[str, str]
-    ) -> AsyncGenerator[AsyncGenerator[Streamed]]:
+    ) -> AsyncGenerator[AsyncGenerator[StreamedText]]:
         """Opens the text that the worker at this address sends, up to the end of the try. Raises LaneDown."""
         import httpx  # imported only by clients that follow a turn
 
@@ -203,7 +203,7 @@ class HttpLane(Lane):
         except (httpx.HTTPError, httpx.InvalidURL, OSError, InvalidReply) as error:
             raise LaneDown(f"{live_at.url}: {type(error).__name__}: {error}") from error
 
-    async def _read_text(self, data: AsyncIterator[bytes]) -> AsyncGenerator[Streamed]:
+    async def _read_text(self, data: AsyncIterator[bytes]) -> AsyncGenerator[StreamedText]:
         decoder = EventDecoder(MOST_EVENT_BYTES)
         async for some in data:
             for event in decoder.feed(some):

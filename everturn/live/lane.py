@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter
 
-from everturn.heartbeats.details import LiveAt, Streamed
+from everturn.heartbeats.details import LiveAt, StreamedText
 
 
 class LaneDown(Exception):
     """The lane can't be reached, or the text can't be encoded. Text then comes with the ordinary heartbeats."""
 
 
-async def encode_text(converter: DataConverter, streamed: Streamed) -> bytes:
+async def encode_text(converter: DataConverter, streamed: StreamedText) -> bytes:
     """The text as a Temporal payload, encoded by the same codec. Raises LaneDown."""
     try:
         [payload] = await converter.encode([streamed])
@@ -26,11 +26,11 @@ async def encode_text(converter: DataConverter, streamed: Streamed) -> bytes:
     return payload.SerializeToString()
 
 
-async def decode_text(converter: DataConverter, data: bytes) -> Streamed | None:
+async def decode_text(converter: DataConverter, data: bytes) -> StreamedText | None:
     """None if it can't be read: somebody else may have written it."""
     with suppress(Exception):
-        [streamed] = await converter.decode([Payload.FromString(data)], [Streamed])
-        if isinstance(streamed, Streamed):
+        [streamed] = await converter.decode([Payload.FromString(data)], [StreamedText])
+        if isinstance(streamed, StreamedText):
             return streamed
     return None
 
@@ -66,7 +66,7 @@ class Lane(ABC):
         return None
 
     @abstractmethod
-    async def write_text(self, key: TurnKey, streamed: Streamed) -> None:
+    async def write_text(self, key: TurnKey, streamed: StreamedText) -> None:
         """Sends new text. Raises LaneDown."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Lane(ABC):
     # ------------------------------------------------------------ clients
 
     @abstractmethod
-    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[StreamedText]:
         """The turn's text from its beginning, and then new text, until the caller stops. Tries again while the lane is
         out of reach. `at`: the address in the turn's request."""
 
@@ -97,7 +97,7 @@ class Lane(ABC):
         return False
 
     @abstractmethod
-    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[Streamed]:
+    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[StreamedText]:
         """All text of the turn so far. Raises LaneDown."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import Final
 
 from temporalio import activity
 
-from everturn.heartbeats.details import LiveAt, Piece, Streamed, chars_of
+from everturn.heartbeats.details import LiveAt, Piece, StreamedText, chars_of
 from everturn.live.followers import Followers
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
@@ -100,5 +100,5 @@ class LaneWriter:
                     self._new = []
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _as_streamed(self, pieces: list[Piece]) -> Streamed:
-        return Streamed(turn=self._turn, attempt=self._attempt, every=0.0, at=self._at, pieces=tuple(pieces))
+    def _as_streamed(self, pieces: list[Piece]) -> StreamedText:
+        return StreamedText(turn=self._turn, attempt=self._attempt, every=0.0, at=self._at, pieces=tuple(pieces))

@@ -21,10 +21,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.client.missing_worker import Silence
-from everturn.client.unpolled_queue import Unattended
+from everturn.client.missing_worker import MissingWorkerWatch
+from everturn.client.unpolled_queue import UnpolledQueue
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
-from everturn.heartbeats.details import AtLimit, LiveAt, Streamed
+from everturn.heartbeats.details import AtLimit, LiveAt, StreamedText
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey
 from everturn.records import Message, Thinking
@@ -85,7 +85,7 @@ class _LiveTurn:
             return events
         self.limited = False
         with suppress(ValueError):
-            streamed = Streamed.model_validate(details)
+            streamed = StreamedText.model_validate(details)
             if streamed.attempt == self.attempt:
                 self.every = streamed.every
                 for kind, text in streamed.after(self.position):
@@ -143,7 +143,7 @@ class LiveActivities:
     _turn: _LiveTurn | None = None
     _tools: dict[str, _LiveTool] = field(default_factory=dict)
     _following: asyncio.Task[None] | None = None
-    _heard: asyncio.Queue[tuple[str, Streamed]] = field(default_factory=asyncio.Queue)
+    _heard: asyncio.Queue[tuple[str, StreamedText]] = field(default_factory=asyncio.Queue)
     """Text from the lane, each piece with the id of its activity."""
 
     def take_step(self, run_id: str, step: steps.Step) -> list[Event]:
@@ -261,7 +261,7 @@ class LiveActivities:
         """Tells the lane the address of the running try: from its heartbeat, else from the turn's request."""
         live_at = turn.live_at
         with suppress(ValueError):
-            streamed = Streamed.model_validate(details)
+            streamed = StreamedText.model_validate(details)
             if streamed.live_at and streamed.attempt == attempt:
                 live_at = streamed.live_at
         if self.lane and live_at:
@@ -343,14 +343,14 @@ class _FirstOf:
 async def interleave_events(
     source: AsyncIterator[tuple[str, steps.Step]],
     live: LiveActivities | None,
-    silence: Silence,
+    silence: MissingWorkerWatch,
     agents: FollowedAgents | None = None,
 ) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
     """Yields each step with the events that come before it; and between steps, with None as the step, live events,
     WorkerAwaited and the events of sub-agents. None with no event at all: a sub-agent has changed."""
     step: asyncio.Future[tuple[str, steps.Step]] | None = None
     look: asyncio.Task[HeartbeatDetails] | None = None
-    unattended: asyncio.Task[Unattended] | None = None
+    unattended: asyncio.Task[UnpolledQueue] | None = None
     text: asyncio.Task[list[Event]] | None = None
     agent_events: asyncio.Task[list[Event]] | None = None
     turn = 0

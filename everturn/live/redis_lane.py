@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidSetting
-from everturn.heartbeats.details import LiveAt, Streamed
+from everturn.heartbeats.details import LiveAt, StreamedText
 from everturn.live.followed_turns import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text, encode_text
 from everturn.logs import get_logger
@@ -68,7 +68,7 @@ class RedisLane(Lane):
 
     # ------------------------------------------------------------ workers
 
-    async def write_text(self, key: TurnKey, streamed: Streamed) -> None:
+    async def write_text(self, key: TurnKey, streamed: StreamedText) -> None:
         written = await encode_text(self._converter, streamed)
         name = _stream_name(key)
 
@@ -100,14 +100,14 @@ class RedisLane(Lane):
 
     # ------------------------------------------------------------ clients
 
-    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[StreamedText]:
         return self._channels.follow(key, live_at)
 
     def is_silent(self, key: TurnKey) -> bool:
         channel = self._channels.find_channel(key)
         return channel is not None and channel.silent
 
-    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[Streamed]:  # noqa: ARG002
+    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[StreamedText]:  # noqa: ARG002
         async def read_entries() -> Any:
             async with self._reader() as reads:
                 return await reads.xrange(_stream_name(key))

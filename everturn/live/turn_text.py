@@ -13,7 +13,7 @@ from typing import Final
 
 from temporalio.converter import DataConverter
 
-from everturn.heartbeats.details import Piece, Streamed, chars_of, last_chars
+from everturn.heartbeats.details import Piece, StreamedText, chars_of, last_chars
 from everturn.live.lane import encode_text
 
 MOST_RECENT_PIECES: Final = 512
@@ -41,13 +41,13 @@ class TurnText:
         self._head_pieces: list[Piece] = []
         self._head_at = 0
         """How many characters before `_head` are lost."""
-        self._recent: list[tuple[Streamed, bytes]] = []
+        self._recent: list[tuple[StreamedText, bytes]] = []
         self._bytes = 0
         """The size of `_recent`."""
         self._first = 0
         """The number of the first of `_recent`, counted from the beginning of the turn."""
 
-    async def add_text(self, streamed: Streamed) -> None:
+    async def add_text(self, streamed: StreamedText) -> None:
         frame = await self._make_frame(streamed)
         self._recent.append((streamed, frame))
         self._bytes += len(frame)
@@ -105,5 +105,5 @@ class TurnText:
         self._bytes = sum(len(frame) for _, frame in self._recent)
         self._first += count
 
-    async def _make_frame(self, streamed: Streamed) -> bytes:
+    async def _make_frame(self, streamed: StreamedText) -> bytes:
         return b"data: " + b64encode(await encode_text(self._converter, streamed)) + b"\n\n"

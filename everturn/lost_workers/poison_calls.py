@@ -198,7 +198,7 @@ def too_late() -> ApplicationError:
     return ApplicationError("This try came too late: another worker has the call.", type=names.TOO_LATE)
 
 
-class Alone:
+class OneAtATime:
     """One for each worker: calls that were lost again and again take turns here."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ MAX_LEVELS: Final = 20
 
 
 @dataclass(frozen=True)
-class Begun:
+class BegunConversation:
     """A conversation, and what it was begun with."""
 
     id: str
@@ -32,7 +32,7 @@ class Begun:
     """The id and the run of the workflow that it works for."""
 
 
-class Reach:
+class ReachableConversations:
     """`agents`: the names of those that are offered. Empty: every conversation of the namespace may be reached."""
 
     def __init__(self, client: Client, agents: Collection[str]) -> None:
@@ -79,7 +79,7 @@ class Reach:
                         return True
         return False
 
-    async def _walk_parents(self, conversation_id: str) -> AsyncGenerator[Begun]:
+    async def _walk_parents(self, conversation_id: str) -> AsyncGenerator[BegunConversation]:
         """The conversation, then the one that it works for, and so on. Raises NotFound and Unreachable."""
         place: tuple[str, str] | None = (conversation_id, "")
         for _ in range(MAX_LEVELS):
@@ -89,7 +89,7 @@ class Reach:
             yield begun
             place = begun.parent
 
-    async def _read_begun(self, conversation_id: str, run_id: str) -> Begun:
+    async def _read_begun(self, conversation_id: str, run_id: str) -> BegunConversation:
         temporal = self._client.temporal
         with temporal_errors.explained(temporal, conversation_id):
             try:
@@ -102,5 +102,5 @@ class Reach:
         agent = names.unversioned(step.start.agent) if step else ""
         parent = described.raw_description.workflow_execution_info.parent_execution
         if not parent.workflow_id:
-            return Begun(conversation_id, agent, None)
-        return Begun(conversation_id, agent, (parent.workflow_id, parent.run_id))
+            return BegunConversation(conversation_id, agent, None)
+        return BegunConversation(conversation_id, agent, (parent.workflow_id, parent.run_id))

@@ -30,8 +30,8 @@ from everturn.client.strangers_ids import check_strangers_id
 from everturn.errors import AlreadyStarted, EverturnError, InvalidSetting, NotFound, Refused
 from everturn.events import Done, Event
 from everturn.mcp_server import turns
-from everturn.mcp_server.reachable_conversations import Reach
-from everturn.mcp_server.turns import AskingCall, Reached
+from everturn.mcp_server.reachable_conversations import ReachableConversations
+from everturn.mcp_server.turns import AskingCall, ConversationProgress
 
 WAIT_SECONDS = 50.0
 """Less than the minute after which many clients give up on a call."""
@@ -92,7 +92,7 @@ class AgentServer:
                 cure="Give the agent another name, or leave it out.",
             )
         self._client = client
-        self._reach = Reach(client, agents)
+        self._reach = ReachableConversations(client, agents)
         self._decisions = decisions
         self._wait_seconds = wait_seconds
         self.mcp: MCPServer[Any] = MCPServer(
@@ -321,7 +321,7 @@ def _can_ask(ctx: Ctx) -> bool:
     return (ctx.protocol_version or "") >= STATELESS and client is not None and client.elicitation is not None
 
 
-def _ask_questions(asking: AskingCall, reached: Reached) -> InputRequiredResult:
+def _ask_questions(asking: AskingCall, reached: ConversationProgress) -> InputRequiredResult:
     questions = {}
     for call in reached.status.waiting:
         message, form = turns.question_about(asking.agent, call)
@@ -331,7 +331,7 @@ def _ask_questions(asking: AskingCall, reached: Reached) -> InputRequiredResult:
     return InputRequiredResult(input_requests=questions)
 
 
-def _result_of(reached: Reached) -> CallToolResult:
+def _result_of(reached: ConversationProgress) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=reached.in_words)],
         structured_content=json.loads(json.dumps(reached.as_json)),

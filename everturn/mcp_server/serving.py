@@ -38,7 +38,7 @@ class Bearer:
         await refusal(scope, receive, send)
 
 
-class Door:
+class RequestGuard:
     """Refuses what a page of another site may send (421, 403), and what a server without sessions has not: streams to
     listen at, or to take up again (405).
 
@@ -89,7 +89,7 @@ def app_of(server: AgentServer, *, token: str | None, hosts: Collection[str] = (
     )
     if token:
         app = Bearer(app, token=token)
-    return Door(app, hosts=hosts, has_token=token is not None)
+    return RequestGuard(app, hosts=hosts, has_token=token is not None)
 
 
 async def serve_http(

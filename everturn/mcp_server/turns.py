@@ -17,7 +17,7 @@ from uuid import uuid4
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, Refused, Unreachable
-from everturn.mcp_server.reachable_conversations import Reach
+from everturn.mcp_server.reachable_conversations import ReachableConversations
 from everturn.payloads import Status, WaitingCall
 from everturn.sizes import MAX_REASON_BYTES
 from everturn.subagents.call_addresses import in_words
@@ -41,7 +41,7 @@ _SEPARATOR = " "
 
 
 @dataclass(frozen=True)
-class Reached:
+class ConversationProgress:
     """How far a conversation has come."""
 
     conversation_id: str
@@ -101,20 +101,20 @@ async def begin_conversation(
         ) from None
 
 
-async def look_at(conversation: Conversation) -> Reached:
+async def look_at(conversation: Conversation) -> ConversationProgress:
     """How far it has come now."""
     status = await conversation.status()
     if status.state != "done":
-        return Reached(conversation.id, status)
+        return ConversationProgress(conversation.id, status)
     try:
         outcome = await conversation.outcome()
     except Ended as error:
-        return Reached(conversation.id, status.model_copy(update={"cause": str(error)}), text=str(error))
+        return ConversationProgress(conversation.id, status.model_copy(update={"cause": str(error)}), text=str(error))
     notice = with_notice(outcome.text, status.agent, outcome)
-    return Reached(conversation.id, status, outcome.text or outcome.reason or "", outcome.output, notice)
+    return ConversationProgress(conversation.id, status, outcome.text or outcome.reason or "", outcome.output, notice)
 
 
-async def wait_until_settled(conversation: Conversation, *, seconds: float, say: Any = None) -> Reached:
+async def wait_until_settled(conversation: Conversation, *, seconds: float, say: Any = None) -> ConversationProgress:
     """How far it has come once it is done, waits for a person or is stalled; or when the time is up.
 
     `say`: called for each turn, such as to report progress to the caller."""
@@ -125,7 +125,7 @@ async def wait_until_settled(conversation: Conversation, *, seconds: float, say:
         try:
             reached = await look_at(conversation)
         except Unreachable as error:  # no worker to ask: it goes on once there is one
-            reached = Reached(conversation.id, Status(state="running", cause=error.message))
+            reached = ConversationProgress(conversation.id, Status(state="running", cause=error.message))
         if reached.status.state != "running" or reached.status.waiting or time.monotonic() >= until:
             return reached
         if say and reached.status.turn > turn:
@@ -174,7 +174,7 @@ class AskingCall:
         written = json.dumps([self.agent, self.message, conversation_id, details], sort_keys=True)
         return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:DIGEST_CHARS]
 
-    async def take_answers(self, reach: Reach, answers: Mapping[str, ElicitResult]) -> str:
+    async def take_answers(self, reach: ReachableConversations, answers: Mapping[str, ElicitResult]) -> str:
         """Carries out a person's answers to questions of this call; returns the id of the conversation. An answer to a
         call that waits no more, or again, decides nothing: if somebody else has decided meanwhile, that decision
         stays. Raises NotFound and Refused, before anything is decided."""

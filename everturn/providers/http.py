@@ -69,7 +69,7 @@ def protocol_by_name(name: ProtocolName) -> WireProtocol:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRequest:
     """A request, encoded and ready to be sent."""
 
     endpoint: ModelEndpoint
@@ -83,7 +83,7 @@ class Prepared:
         return self.endpoint.url_of(self.path)
 
 
-def prepare_request(request: Request, *, most_output_tokens: int | None = None) -> Prepared:
+def prepare_request(request: Request, *, most_output_tokens: int | None = None) -> PreparedRequest:
     """Raises InvalidModel, InvalidSetting and what encoding raises."""
     endpoint = resolve_endpoint(request.model)
     named = protocol_of(request)
@@ -97,7 +97,7 @@ def prepare_request(request: Request, *, most_output_tokens: int | None = None) 
         most = output_limits.known_limit(endpoint.base_url, endpoint.model, body_bytes=len(content))
     if most is not None and (output_limits.asked_for(body) or 0) > most:
         content = body_in_json(output_limits.lower_limits(body, most))
-    return Prepared(endpoint, protocol, path, content, headers)
+    return PreparedRequest(endpoint, protocol, path, content, headers)
 
 
 @functools.lru_cache(maxsize=256)
@@ -141,7 +141,7 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: On
 
 
 async def _send_prepared(
-    prepared: Prepared, request: Request, *, on_delta: OnDelta | None, on_start: OnStart | None
+    prepared: PreparedRequest, request: Request, *, on_delta: OnDelta | None, on_start: OnStart | None
 ) -> Reply:
     endpoint = prepared.endpoint
     with explain_errors(endpoint), lend_client() as client:

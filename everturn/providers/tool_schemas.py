@@ -51,7 +51,7 @@ _DEFINITION: Final = re.compile(r"#|#/(?:\$defs|definitions)/[^/]+")
 """References that stay right whatever is rewritten."""
 
 
-class Unwritable(Exception):
+class UnwritableSchema(Exception):
     """The schema has no form that providers take. The message says why."""
 
 
@@ -63,7 +63,7 @@ def fit_schemas(request: Request) -> Request:
     for tool in request.tools:
         try:
             tools.append(_fitted_tool(tool, renames=renames))
-        except Unwritable as error:
+        except UnwritableSchema as error:
             warn_unsupported(
                 request.model, f"the schema of the tool {tool.name!r} ({error})", "The tool is left out of the request."
             )
@@ -177,7 +177,7 @@ def top_level_object(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
     if leftover:
         rules.append(f"The arguments have to fit this JSON schema, too: {_rule_text(leftover)}")
     if not _may_be_object(schema):
-        raise Unwritable(f"its arguments are no object, but {schema['type']!r}")
+        raise UnwritableSchema(f"its arguments are no object, but {schema['type']!r}")
     schema["type"] = "object"
     schema.setdefault("properties", {})
     return schema, rules
@@ -206,7 +206,7 @@ class _SchemaJoin:
         that describes properties. `followed`: the references that led here. Raises Unwritable."""
         self._remaining -= 1
         if self._remaining < 0:
-            raise Unwritable(f"it joins more than {_MOST_BRANCHES:,} schemas")
+            raise UnwritableSchema(f"it joins more than {_MOST_BRANCHES:,} schemas")
         joined, followed = self._resolve(schema, followed)
         for branch in joined.pop("allOf", None) or ():
             if not (isinstance(branch, Mapping) and branch.get("$ref") in followed):  # it says itself again
@@ -234,10 +234,10 @@ class _SchemaJoin:
                 return resolved, followed
             target = target_of(str(reference), self._root)
             if not isinstance(target, Mapping):
-                raise Unwritable(f"its $ref {str(reference)[:100]!r} leads nowhere")
+                raise UnwritableSchema(f"its $ref {str(reference)[:100]!r} leads nowhere")
             followed |= {str(reference)}
             resolved = {**target, **resolved}
-        raise Unwritable("its $ref leads to itself")
+        raise UnwritableSchema("its $ref leads to itself")
 
 
 def _add_branch(schema: Schema, branch: Schema) -> None:
@@ -259,7 +259,7 @@ def _add_branch(schema: Schema, branch: Schema) -> None:
 def _add_choice(schema: Schema, objects: Sequence[Schema]) -> None:
     """Adds the properties of all branches; what all of them require is required."""
     if not objects:
-        raise Unwritable("none of its choices is an object")
+        raise UnwritableSchema("none of its choices is an object")
     for branch in objects:
         _add_properties(schema, branch.get("properties") or {})
     needed = set.intersection(*(set(branch.get("required") or ()) for branch in objects))

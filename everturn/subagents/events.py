@@ -22,7 +22,7 @@ MOST_WAITING = 1_000
 NOT_YET_SECONDS = 0.2
 
 
-class _Followed(Protocol):
+class _FollowedConversation(Protocol):
     """The part of a Conversation that is used here."""
 
     def events(self, *, deltas: bool, children: bool) -> AsyncGenerator[Event]: ...
@@ -52,7 +52,7 @@ async def _at_work(temporal: Client, conversation_id: str, run_id: str) -> list[
 
 async def with_children(
     own: AsyncGenerator[Event],
-    other: Callable[[str], _Followed],
+    other: Callable[[str], _FollowedConversation],
     temporal: Client,
     conversation_id: str,
     since: str | None,

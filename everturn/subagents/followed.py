@@ -44,7 +44,7 @@ class ReadConversation(Protocol):
 
 
 @dataclass
-class _Agent:
+class _FollowedAgent:
     path: Path
     reader: EventReader = field(default_factory=EventReader)
     caught_up: bool = False
@@ -93,7 +93,7 @@ class FollowedAgents:
         self._parent = parent
         self._live_only = live_only
         self._shown = shown_addresses
-        self._agents: dict[str, _Agent] = {}
+        self._agents: dict[str, _FollowedAgent] = {}
         """By the ids of their conversations."""
         self._news: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -179,7 +179,7 @@ class FollowedAgents:
             case steps.ToolScheduled(conversation_id=child) if child:
                 self._end_agents([child])
                 asked_agent = AskedAgent(call_id=step.request.call_id, agent=step.tool, conversation_id=child)
-                agent = self._agents[child] = _Agent((*path, asked_agent))
+                agent = self._agents[child] = _FollowedAgent((*path, asked_agent))
                 agent.following = asyncio.create_task(self._follow_agent(agent))
             case steps.ToolCompleted() | steps.ToolRunFailed():
                 self._end_agents(
@@ -214,7 +214,7 @@ class FollowedAgents:
                 agent.following.cancel()
             del self._agents[child]
 
-    async def _follow_agent(self, agent: _Agent) -> None:
+    async def _follow_agent(self, agent: _FollowedAgent) -> None:
         pause = FIRST_LOOK_SECONDS
         while not agent.over:
             had_ended = agent.ended
@@ -235,7 +235,7 @@ class FollowedAgents:
             await self._pause_before_look(agent, pause)
             pause = min(2 * pause, LONGEST_LOOK_SECONDS)
 
-    async def _pause_before_look(self, agent: _Agent, seconds: float) -> None:
+    async def _pause_before_look(self, agent: _FollowedAgent, seconds: float) -> None:
         """Shorter if its end becomes known: somebody waits for what it said last."""
         if agent.ended:
             await asyncio.sleep(seconds)
@@ -243,7 +243,7 @@ class FollowedAgents:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(agent.news_of_end.wait(), seconds)
 
-    async def _read_agent(self, agent: _Agent) -> None:
+    async def _read_agent(self, agent: _FollowedAgent) -> None:
         """Reads its history to the end, and tells what happens. Returns at once if it has not begun yet, or if its
         parent has not heard of its end."""
         conversation = self._conversation(agent.asked_agent.conversation_id)
@@ -264,7 +264,7 @@ class FollowedAgents:
                 self._news.put_nowait(None)
         agent.over = True
 
-    def _is_asked(self, agent: _Agent, step: steps.RunStarted) -> bool:
+    def _is_asked(self, agent: _FollowedAgent, step: steps.RunStarted) -> bool:
         """Whether it works for this parent, and is no other conversation of the same id."""
         caller = step.start.caller
         parents = [self._parent, *(asked_agent.conversation_id for asked_agent in agent.path)]
@@ -273,7 +273,7 @@ class FollowedAgents:
             agent.asked_agent.call_id,
         )
 
-    def _tell_events(self, agent: _Agent, events: Iterable[Event]) -> None:
+    def _tell_events(self, agent: _FollowedAgent, events: Iterable[Event]) -> None:
         for event in events:
             match event:
                 case ApprovalRequested() | AnswerRequested() if self._live_only:
@@ -287,7 +287,7 @@ class FollowedAgents:
                 case _:
                     pass
 
-    def _tell_waiting(self, agent: _Agent) -> None:
+    def _tell_waiting(self, agent: _FollowedAgent) -> None:
         """The requests that were held back until it was known that their calls wait."""
         pending = agent.by_history.state.pending
         for call_id, request in agent.requests.items():
@@ -296,10 +296,10 @@ class FollowedAgents:
                 self._put_event(agent, request)
         agent.requests.clear()
 
-    def _put_event(self, agent: _Agent, event: Event) -> None:
+    def _put_event(self, agent: _FollowedAgent, event: Event) -> None:
         there = {"child": agent.asked_agent.conversation_id, "path": agent.path}
         self._news.put_nowait(event.model_copy(update=there))
 
 
-def _call_ids(agent: _Agent) -> list[str]:
+def _call_ids(agent: _FollowedAgent) -> list[str]:
     return [asked_agent.call_id for asked_agent in agent.path]

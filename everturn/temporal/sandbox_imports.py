@@ -18,7 +18,7 @@ from typing import Any
 _PACKAGE = f"{__name__.partition('.')[0]}."
 
 
-class _Ours:
+class _EverturnFinder:
     """Finds everturn's modules for the sandbox; for everybody else it has none."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
@@ -48,5 +48,5 @@ def _workflow() -> Any:
 
 def pass_through() -> None:
     """From now on, a sandbox that imports a module of everturn gets the process's."""
-    if not any(isinstance(finder, _Ours) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Ours())
+    if not any(isinstance(finder, _EverturnFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _EverturnFinder())

@@ -71,11 +71,11 @@ def _shown_value(value: Any) -> Any:
         return printable(value)
     if isinstance(value, _PLAIN):
         return value
-    return _Shown(printable(repr(value)))
+    return _Verbatim(printable(repr(value)))
 
 
 @dataclass(frozen=True, repr=False)
-class _Shown:
+class _Verbatim:
     """What the renderer is to write as it is."""
 
     text: str

@@ -33,7 +33,7 @@ _PYDANTIC_AI = "pydantic_ai"
 
 
 @dataclass(frozen=True)
-class Adopted:
+class AdoptedTool:
     """Another library's tool, as everturn needs it."""
 
     name: str
@@ -45,7 +45,7 @@ class Adopted:
     """Those of `ToolOptions` that it has."""
 
 
-def adopt_tool(given: Any, *, deps: Any = None) -> Adopted | None:
+def adopt_tool(given: Any, *, deps: Any = None) -> AdoptedTool | None:
     """None if it is no tool of these libraries. `deps`: what its function gets in its context. Raises InvalidTool."""
     if isinstance(given, type):
         return None
@@ -89,7 +89,7 @@ class RanTooLong(ToolFailed):
 
 
 @dataclass(frozen=True)
-class Option:
+class LibraryOption:
     """What everturn does with an option of another library's tool."""
 
     does: Literal["obeyed", "refused", "not needed"]
@@ -100,62 +100,68 @@ class Option:
 
 
 _DECIDES = "Leave the tool out, or remove the option and decide in Agent(prepare_tools=...) when the tool is offered."
-_USED = Option("obeyed", "the tool itself")
-_THEIRS = Option("obeyed", "by the library, in its own call")
-_WHEN_MADE = Option("not needed", "used by the library when the tool was made")
-_FOR_ITS_RUNS = Option("not needed", "for records of the library's own runs")
+_USED = LibraryOption("obeyed", "the tool itself")
+_THEIRS = LibraryOption("obeyed", "by the library, in its own call")
+_WHEN_MADE = LibraryOption("not needed", "used by the library when the tool was made")
+_FOR_ITS_RUNS = LibraryOption("not needed", "for records of the library's own runs")
 
-OPENAI: Final[Mapping[str, Option]] = {
+OPENAI: Final[Mapping[str, LibraryOption]] = {
     **dict.fromkeys(("name", "description", "params_json_schema", "on_invoke_tool"), _USED),
-    "is_enabled": Option("refused", _DECIDES, (True,)),
-    "tool_input_guardrails": Option("obeyed", "asked before the function runs; they get no agent"),
-    "tool_output_guardrails": Option("obeyed", "asked about what it returned; they get no agent"),
-    "needs_approval": Option("obeyed", "as tool(needs_approval=)"),
-    "timeout_seconds": Option("obeyed", "the model is told; with effect='once', a person decides"),
-    "timeout_behavior": Option("obeyed", "'raise_exception' tells the model, too: nothing ends a conversation"),
-    "timeout_error_function": Option("obeyed", "its text is what the model reads"),
-    "defer_loading": Option("obeyed", "as ToolOptions(defer_loading=)"),
-    "allowed_callers": Option("obeyed", "as ToolOptions(allowed_callers=)"),
-    "strict_json_schema": Option("not needed", "the arguments are checked; ToolOptions(strict=True) asks for more"),
+    "is_enabled": LibraryOption("refused", _DECIDES, (True,)),
+    "tool_input_guardrails": LibraryOption("obeyed", "asked before the function runs; they get no agent"),
+    "tool_output_guardrails": LibraryOption("obeyed", "asked about what it returned; they get no agent"),
+    "needs_approval": LibraryOption("obeyed", "as tool(needs_approval=)"),
+    "timeout_seconds": LibraryOption("obeyed", "the model is told; with effect='once', a person decides"),
+    "timeout_behavior": LibraryOption("obeyed", "'raise_exception' tells the model, too: nothing ends a conversation"),
+    "timeout_error_function": LibraryOption("obeyed", "its text is what the model reads"),
+    "defer_loading": LibraryOption("obeyed", "as ToolOptions(defer_loading=)"),
+    "allowed_callers": LibraryOption("obeyed", "as ToolOptions(allowed_callers=)"),
+    "strict_json_schema": LibraryOption(
+        "not needed", "the arguments are checked; ToolOptions(strict=True) asks for more"
+    ),
     "custom_data_extractor": _FOR_ITS_RUNS,
-    "output_json_schema": Option("not needed", "tells programs of the model what the tool returns"),
+    "output_json_schema": LibraryOption("not needed", "tells programs of the model what the tool returns"),
 }
 """The public fields of FunctionTool, openai-agents 0.24.0."""
 
-PYDANTIC_AI: Final[Mapping[str, Option]] = {
+PYDANTIC_AI: Final[Mapping[str, LibraryOption]] = {
     **dict.fromkeys(("function", "takes_ctx", "name", "description", "function_schema"), _USED),
     **dict.fromkeys(("docstring_format", "require_parameter_descriptions", "schema_generator"), _WHEN_MADE),
-    "prepare": Option("refused", _DECIDES, (None,)),
-    "args_validator": Option("obeyed", "asked before the function runs"),
-    "requires_approval": Option("obeyed", "as tool(needs_approval=True)"),
-    "timeout": Option("obeyed", "the model is told; with effect='once', a person decides"),
-    "sequential": Option(
+    "prepare": LibraryOption("refused", _DECIDES, (None,)),
+    "args_validator": LibraryOption("obeyed", "asked before the function runs"),
+    "requires_approval": LibraryOption("obeyed", "as tool(needs_approval=True)"),
+    "timeout": LibraryOption("obeyed", "the model is told; with effect='once', a person decides"),
+    "sequential": LibraryOption(
         "refused", "Remove it, and set Limits(max_parallel_calls=1), which lets no two calls overlap.", (False, None)
     ),
-    "tool_kind": Option("refused", "Remove it: only agents of that library run tools of this kind.", (None,)),
-    "defer_loading": Option("obeyed", "as ToolOptions(defer_loading=)"),
-    "max_retries": Option("not needed", "each ModelRetry is told to the model; Limits bound the conversation"),
-    "strict": Option("not needed", "the arguments are checked; ToolOptions(strict=True) asks for more"),
-    "metadata": Option("not needed", "for filters of the library's toolsets"),
-    "include_return_schema": Option("not needed", "tells the model what the tool returns"),
+    "tool_kind": LibraryOption("refused", "Remove it: only agents of that library run tools of this kind.", (None,)),
+    "defer_loading": LibraryOption("obeyed", "as ToolOptions(defer_loading=)"),
+    "max_retries": LibraryOption("not needed", "each ModelRetry is told to the model; Limits bound the conversation"),
+    "strict": LibraryOption("not needed", "the arguments are checked; ToolOptions(strict=True) asks for more"),
+    "metadata": LibraryOption("not needed", "for filters of the library's toolsets"),
+    "include_return_schema": LibraryOption("not needed", "tells the model what the tool returns"),
 }
 """What Tool takes, pydantic-ai 2.68.0."""
 
-LANGCHAIN: Final[Mapping[str, Option]] = {
+LANGCHAIN: Final[Mapping[str, LibraryOption]] = {
     **dict.fromkeys(("name", "description", "args_schema", "func", "coroutine"), _USED),
     **dict.fromkeys(("callbacks", "verbose", "tags", "metadata"), _THEIRS),
     "handle_tool_error": _THEIRS,
-    "handle_validation_error": Option("not needed", "arguments that don't fit never reach the tool: the model is told"),
-    "response_format": Option("obeyed", "the model reads the content; the artifact is for LangChain's own graphs"),
-    "return_direct": Option(
+    "handle_validation_error": LibraryOption(
+        "not needed", "arguments that don't fit never reach the tool: the model is told"
+    ),
+    "response_format": LibraryOption(
+        "obeyed", "the model reads the content; the artifact is for LangChain's own graphs"
+    ),
+    "return_direct": LibraryOption(
         "refused", "Remove it, and end the turn in a hook: after_tool may return StopWith(text).", (False,)
     ),
-    "extras": Option("obeyed", "its fields that ToolOptions has, too"),
+    "extras": LibraryOption("obeyed", "its fields that ToolOptions has, too"),
 }
 """The fields of StructuredTool and Tool, langchain-core 1.8.3."""
 
 
-def _refuse_options(foreign_tool: Any, library: str, options: Mapping[str, Option]) -> None:
+def _refuse_options(foreign_tool: Any, library: str, options: Mapping[str, LibraryOption]) -> None:
     """Raises InvalidTool for an option that is set and can't be obeyed."""
     for name, option in options.items():
         if option.does != "refused" or not hasattr(foreign_tool, name):
@@ -167,7 +173,7 @@ def _refuse_options(foreign_tool: Any, library: str, options: Mapping[str, Optio
             )
 
 
-class _Late(Exception): ...
+class _RunsTooLate(Exception): ...
 
 
 async def _run_within(seconds: float | None, running: Coroutine[Any, Any, Any]) -> Any:
@@ -177,7 +183,7 @@ async def _run_within(seconds: float | None, running: Coroutine[Any, Any, Any]) 
             return await running
     except TimeoutError as error:
         if limit.expired():
-            raise _Late from error
+            raise _RunsTooLate from error
         raise
 
 
@@ -196,7 +202,7 @@ def _tool_options(theirs: Any, *names: str) -> dict[str, Any]:
 ONE_TEXT = {"type": "object", "properties": {"tool_input": {"type": "string"}}, "required": ["tool_input"]}
 
 
-def _of_langchain(foreign_tool: Any) -> Adopted:
+def _of_langchain(foreign_tool: Any) -> AdoptedTool:
     _refuse_options(foreign_tool, "LangChain", LANGCHAIN)
     # `Tool(name=, func=, description=)` has no schema: it takes one text, whatever its function calls that.
     takes_one_text = getattr(foreign_tool, "args_schema", None) is None and "tool_input" in getattr(
@@ -228,7 +234,7 @@ def _of_langchain(foreign_tool: Any) -> Adopted:
     function = run_async if _is_async(foreign_tool) else run
     extras = getattr(foreign_tool, "extras", None) or {}
     options = {name: value for name, value in extras.items() if name in ToolOptions.model_fields}
-    return Adopted(foreign_tool.name, foreign_tool.description, _Checked(schema, check), function, options=options)
+    return AdoptedTool(foreign_tool.name, foreign_tool.description, _Checked(schema, check), function, options=options)
 
 
 def _tool_call(theirs: Any, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
@@ -308,7 +314,7 @@ def _message_content(returned: Any) -> Any:
 # ---------------------------------------------------------------- the OpenAI Agents SDK
 
 
-def _of_openai(foreign_tool: Any, deps: Any) -> Adopted:
+def _of_openai(foreign_tool: Any, deps: Any) -> AdoptedTool:
     _refuse_options(foreign_tool, "OpenAI Agents", OPENAI)
     seconds = getattr(foreign_tool, "timeout_seconds", None)
 
@@ -320,7 +326,7 @@ def _of_openai(foreign_tool: Any, deps: Any) -> Adopted:
             raise ToolFailed(refusal)
         try:
             returned = await _run_within(seconds, foreign_tool.on_invoke_tool(run_context, written))
-        except _Late as error:
+        except _RunsTooLate as error:
             raise RanTooLong(await _openai_timeout_text(foreign_tool, run_context, float(seconds or 0))) from error
         with after_effect():
             refusal = await _openai_refusal(foreign_tool, "tool_output_guardrails", run_context, output=returned)
@@ -337,7 +343,7 @@ def _of_openai(foreign_tool: Any, deps: Any) -> Adopted:
             verdict = await verdict
         return verdict  # as it is: only False lets the call run
 
-    return Adopted(
+    return AdoptedTool(
         foreign_tool.name,
         foreign_tool.description or "",
         _Checked(foreign_tool.params_json_schema, dict),
@@ -409,7 +415,7 @@ def _convert_output(returned: Any) -> Any:
 # ---------------------------------------------------------------- pydantic-ai
 
 
-def _of_pydantic_ai(foreign_tool: Any, deps: Any) -> Adopted:
+def _of_pydantic_ai(foreign_tool: Any, deps: Any) -> AdoptedTool:
     _refuse_options(foreign_tool, "pydantic-ai", PYDANTIC_AI)
     schema = foreign_tool.function_schema
     seconds = getattr(foreign_tool, "timeout", None)
@@ -425,7 +431,7 @@ def _of_pydantic_ai(foreign_tool: Any, deps: Any) -> Adopted:
                 if inspect.isawaitable(verdict):
                     await verdict
             returned = await _run_within(seconds, schema.call(values, run_context))
-        except _Late as error:
+        except _RunsTooLate as error:
             raise RanTooLong(_too_long(foreign_tool, seconds)) from error
         except Exception as error:
             if (converted := _convert_error(error)) is error:
@@ -438,7 +444,7 @@ def _of_pydantic_ai(foreign_tool: Any, deps: Any) -> Adopted:
     arguments = _Checked(schema.json_schema, schema.validator.validate_python)
     asks = bool(getattr(foreign_tool, "requires_approval", False))
     options = _tool_options(foreign_tool, "defer_loading")
-    return Adopted(foreign_tool.name, foreign_tool.description or "", arguments, run, asks, options)
+    return AdoptedTool(foreign_tool.name, foreign_tool.description or "", arguments, run, asks, options)
 
 
 def _run_context(foreign_tool: Any, context: Any, deps: Any) -> Any:

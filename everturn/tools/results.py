@@ -21,7 +21,7 @@ from everturn.text.base64_text import as_base64
 from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 from everturn.tools import raised, user_code
-from everturn.tools.unwritten_results import Unwritten
+from everturn.tools.unwritten_results import UnwrittenResult
 from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, parts_in, read_block, says_error
 
 ERROR_SECONDS = 2.0
@@ -133,7 +133,7 @@ def error_text(error: BaseException) -> str:
 
     All but ToolFailed's is cut to MAX_ERROR_BYTES. Never a traceback.
     """
-    if isinstance(error, Unwritten):
+    if isinstance(error, UnwrittenResult):
         return _after_effect(error)
     if not isinstance(error, BaseExceptionGroup):
         return _text_of_one(error)
@@ -147,7 +147,7 @@ def error_text(error: BaseException) -> str:
     return shortened(text, max_bytes=MAX_ERROR_BYTES)
 
 
-def _after_effect(error: Unwritten) -> str:
+def _after_effect(error: UnwrittenResult) -> str:
     """For a tool that ran. A TypeError of ours says itself what is wrong with the value."""
     text = "The tool ran, and what it did stands: do not call it again to get its result, which can't be shown."
     if isinstance(error.__cause__, TypeError):

@@ -30,7 +30,7 @@ from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import CONTEXT, adopt_tool
 from everturn.tools.results import safe_error_text, to_parts
 from everturn.tools.signature import Signature, describe_function, read_signature, unwrap_function
-from everturn.tools.unwritten_results import Unwritten, after_effect
+from everturn.tools.unwritten_results import UnwrittenResult, after_effect
 from everturn.tools.user_activity import NexusOperation, UserActivity
 from everturn.tools.with_context import check_takes, with_context
 from everturn.validation import durations
@@ -256,7 +256,7 @@ class Tool(Generic[P, R]):
         except user_code.TookTooLong as error:
             if not returned:
                 raise
-            raise Unwritten from error
+            raise UnwrittenResult from error
         return parts
 
     @property

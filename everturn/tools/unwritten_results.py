@@ -11,7 +11,7 @@ from everturn.errors import NeedsApproval, OutcomeUnknown, Retry, ToolFailed
 _OWN_WORDS = (ToolFailed, Retry, NeedsApproval, OutcomeUnknown)
 
 
-class Unwritten(Exception):
+class UnwrittenResult(Exception):
     """The tool ran. Raised from what is wrong with its result."""
 
 
@@ -20,7 +20,7 @@ def after_effect() -> Iterator[None]:
     """What fails in here fails after the tool ran. Raises Unwritten, or the tool's own word."""
     try:
         yield
-    except (Unwritten, *_OWN_WORDS):
+    except (UnwrittenResult, *_OWN_WORDS):
         raise
     except Exception as error:
-        raise Unwritten from error
+        raise UnwrittenResult from error

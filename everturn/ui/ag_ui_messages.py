@@ -12,7 +12,7 @@ from everturn.records import Document, Image, Message, Part, Text, Thinking, Too
 from everturn.text.json_text import json_text
 from everturn.ui.ag_ui_request import ProtocolVersion
 from everturn.ui.message_ids import reply_id, thinking_id, user_message_id
-from everturn.ui.narrator import Called, calls_below, held_call_ids
+from everturn.ui.narrator import CallMade, calls_below, held_call_ids
 from everturn.ui.page_fields import message_fields, part_fields
 from everturn.ui.results import media_type_of, url_of
 
@@ -85,7 +85,7 @@ def _tool_message(result: ToolResult, version: ProtocolVersion) -> AgUiMessage:
     return {**about, "content": content_of(result, version)}
 
 
-def _calls_of(message: Message, below: dict[str, list[Called]]) -> list[ToolCall]:
+def _calls_of(message: Message, below: dict[str, list[CallMade]]) -> list[ToolCall]:
     """The message's calls, each with the calls of sub-agents that it led to."""
     calls: list[ToolCall] = []
     for call in message.tool_calls:

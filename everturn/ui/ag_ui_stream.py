@@ -108,9 +108,9 @@ class AgUiRun:
                 yield from self._write_thinking(turn, text)
             case narrator.Withdrawn() | narrator.TurnEnded():
                 yield from self._close_messages()
-            case narrator.Called(call=call, held=True):
+            case narrator.CallMade(call=call, held=True):
                 self._held[call.call_id] = call
-            case narrator.Called(turn=turn, call=call):
+            case narrator.CallMade(turn=turn, call=call):
                 yield from self._show_call(call, reply_id(self._narrates.position_of(turn)))
             case narrator.Released(call=call):
                 yield from self._show_late(call)

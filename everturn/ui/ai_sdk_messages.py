@@ -11,7 +11,7 @@ from everturn.declared_tools import said_by_person
 from everturn.payloads import WaitingCall
 from everturn.records import CUT_OFF, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.message_ids import reply_id, user_message_id
-from everturn.ui.narrator import Called, calls_below, question_id
+from everturn.ui.narrator import CallMade, calls_below, question_id
 from everturn.ui.page_fields import message_fields, part_fields, with_other_parts
 from everturn.ui.results import agents_of, descriptor_of, media_type_of, output_of, url_of, waits_below
 
@@ -55,7 +55,7 @@ class _Calls:
     def result_of(self, call: ToolCall) -> ToolResult | None:
         return self._results.get(call.call_id) or self._answer.result_of(call)
 
-    def calls_below(self, call: ToolCall) -> list[Called]:
+    def calls_below(self, call: ToolCall) -> list[CallMade]:
         """The calls of sub-agents that it led to."""
         return self._below.get(call.call_id, [])
 
@@ -115,7 +115,7 @@ def _with_open(part: dict[str, Any], opened: Sequence[ToolCall]) -> dict[str, An
     return {**part, "state": "output-available", "output": waits_below(opened)}
 
 
-def _of_agents(part: dict[str, Any], called: Called) -> dict[str, Any]:
+def _of_agents(part: dict[str, Any], called: CallMade) -> dict[str, Any]:
     return {**part, "callProviderMetadata": {"everturn": agents_of(called.path)}}
 
 

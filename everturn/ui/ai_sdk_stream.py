@@ -130,7 +130,7 @@ class UIMessageStream:
                 yield {"type": "file", "mediaType": media_type_of(image), "url": url_of(image)}
             case narrator.TurnEnded():
                 yield from self._close_parts()
-            case narrator.Called(call=call, path=path):
+            case narrator.CallMade(call=call, path=path):
                 about = {"toolCallId": call.call_id, "toolName": call.name}
                 self._calls_in_step = True
                 self._inputs[call.call_id] = None if step.held else call.arguments

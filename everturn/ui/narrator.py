@@ -80,7 +80,7 @@ class TurnEnded:
 
 
 @dataclass(frozen=True)
-class Called:
+class CallMade:
     turn: int
     call: ToolCall
     path: tuple[AskedAgent, ...] = ()
@@ -128,7 +128,7 @@ PageStep = (
     | Withdrawn
     | Picture
     | TurnEnded
-    | Called
+    | CallMade
     | Released
     | ApprovalAsked
     | Progressed
@@ -145,13 +145,13 @@ def question_id(waiting: WaitingCall) -> str:
     return f"{waiting.call_id}.{digest[:16]}"
 
 
-def calls_below(so_far: Iterable[Event]) -> dict[str, list[Called]]:
+def calls_below(so_far: Iterable[Event]) -> dict[str, list[CallMade]]:
     """The calls of sub-agents that wait or have waited, by the conversation's own call that led to them."""
-    calls: dict[str, dict[str, Called]] = {}
+    calls: dict[str, dict[str, CallMade]] = {}
     for event in so_far:
         if event.path and isinstance(event, events.ApprovalRequested | events.AnswerRequested):
             of_agent = calls.setdefault(event.path[0].call_id, {})
-            of_agent[event.call.call_id] = Called(event.turn, event.call, event.path)
+            of_agent[event.call.call_id] = CallMade(event.turn, event.call, event.path)
     return {call_id: [*of_agent.values()] for call_id, of_agent in calls.items()}
 
 
@@ -230,7 +230,7 @@ class Narrator:
                 yield from self._tell_reply(turn, message)
             case events.ToolCalled(turn=turn, call=call) if turn > self._quiet_turn:
                 self._calls[call.call_id] = None
-                yield Called(turn, call, held=event.awaits_answer and event.refused is None)
+                yield CallMade(turn, call, held=event.awaits_answer and event.refused is None)
             case events.ApprovalRequested(call=call) if event.path:
                 yield from self._call_below(call, event.path, held=event.awaits_answer)
             case events.AnswerRequested(call=call):
@@ -255,11 +255,11 @@ class Narrator:
             case _:
                 pass
 
-    def _call_below(self, call: ToolCall, path: tuple[AskedAgent, ...], *, held: bool = False) -> Iterator[Called]:
+    def _call_below(self, call: ToolCall, path: tuple[AskedAgent, ...], *, held: bool = False) -> Iterator[CallMade]:
         """A call of a sub-agent that waits, or has waited."""
         if call.call_id not in self._calls:
             self._calls[call.call_id] = None
-            yield Called(self._turns.get(path[0].call_id, 0), call, path, held)
+            yield CallMade(self._turns.get(path[0].call_id, 0), call, path, held)
 
     async def finish_all(self, answer: FollowedReply) -> list[Finished]:
         """The results of calls that the page still shows as open, though they have ended: cut short with their answer,

@@ -24,7 +24,7 @@ from everturn.http.json_response import JsonResponse
 from everturn.web.auth import Auth, proxied_name
 from everturn.web.children import status_with_children
 from everturn.web.earlier_messages import EarlierMessages
-from everturn.web.listing import ConversationLists, Filter
+from everturn.web.listing import ConversationLists, ListFilter
 from everturn.web.requests import POSTS
 from everturn.web.stream import STUCK_SECONDS, Stream
 from everturn.web.waiting_calls import waiting_calls
@@ -47,7 +47,7 @@ _STATUS: Final[dict[type[Exception], int]] = {
 }
 
 
-class _Earlier(BaseModel):
+class _EarlierQuery(BaseModel):
     """Asks for messages from before a run: the last `limit` ones before the position `before`."""
 
     conversation: str
@@ -139,7 +139,7 @@ class Inbox:
         return JsonResponse(await waiting_calls(self._client, _filter_of(request)))
 
     async def _read_earlier(self, request: Request) -> Response:
-        wanted = _Earlier.model_validate({**request.query_params})
+        wanted = _EarlierQuery.model_validate({**request.query_params})
         before = (await self._earlier_messages.messages_before(wanted.conversation, wanted.run))[: wanted.before]
         start = max(0, len(before) - wanted.limit)
         messages = [message.model_dump(mode="json") for message in before[start:]]
@@ -177,9 +177,9 @@ def _conversation_of(request: Request) -> str:
     raise HTTPException(400, "Which one? Say ?conversation=ID.")
 
 
-def _filter_of(request: Request) -> Filter:
-    return Filter.model_validate(
-        {name: given for name in Filter.model_fields if (given := request.query_params.get(name))}
+def _filter_of(request: Request) -> ListFilter:
+    return ListFilter.model_validate(
+        {name: given for name in ListFilter.model_fields if (given := request.query_params.get(name))}
     )
 
 

@@ -21,7 +21,7 @@ MOST_RUNS_KEPT = 8
 
 
 @dataclass(frozen=True)
-class Run:
+class LatestRun:
     """The latest run of a conversation. A page gets its events one by one, and everything before it as messages."""
 
     run_id: str
@@ -32,14 +32,14 @@ class Run:
     """The conversation that asked this one's agent, if it is a sub-agent's; else empty."""
 
 
-async def latest_run(client: Client, conversation_id: str) -> Run:
+async def latest_run(client: Client, conversation_id: str) -> LatestRun:
     """Raises NotFound."""
     run_id = await client.conversation(conversation_id).latest_run()
     start = await _start_of(client, conversation_id, run_id)
     carry = start.carry or CarryOver()
     earlier = carry.length + len(_unseen_of(carry))
     parent = start.caller.conversation_id if start.caller else ""
-    return Run(run_id=run_id, earlier=earlier, paused=carry.paused, parent=parent)
+    return LatestRun(run_id=run_id, earlier=earlier, paused=carry.paused, parent=parent)
 
 
 class EarlierMessages:

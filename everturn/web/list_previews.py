@@ -47,7 +47,7 @@ class AskedCall:
 
 
 @dataclass(frozen=True)
-class Glance:
+class ListPreview:
     said: str = ""
     """The first line of its first message; empty if it has none, or if it is not known yet."""
     asks: tuple[AskedCall, ...] = ()
@@ -60,13 +60,13 @@ class Glance:
 
 @dataclass(frozen=True)
 class _KeptGlance:
-    glance: Glance
+    glance: ListPreview
     seen: tuple[str, int]
     """The status and the token count that the index had at that time."""
     asked_at: float
 
 
-class Glances:
+class ListPreviews:
     """The glances of the conversations that were listed last. `fetch_missing` reads what it lacks or may have
     changed."""
 
@@ -78,10 +78,10 @@ class Glances:
         self._came = 0
         """How many glances were fetched."""
 
-    def glance_of(self, conversation: ListedConversation) -> Glance:
+    def glance_of(self, conversation: ListedConversation) -> ListPreview:
         kept = self._kept.get(_key_of(conversation))
         if kept is None:
-            return Glance()
+            return ListPreview()
         if conversation.status not in _WAITING:  # the calls from the last look are out of date
             return replace(kept.glance, asks=())
         return kept.glance
@@ -123,7 +123,7 @@ class Glances:
 
     async def _read_glance(self, conversation: ListedConversation) -> None:
         kept = self._kept.get(_key_of(conversation))
-        glance = kept.glance if kept else Glance(said=await self._first_words(conversation))
+        glance = kept.glance if kept else ListPreview(said=await self._first_words(conversation))
         if conversation.status in _WAITING:
             glance = replace(glance, asks=await self._waiting_calls(conversation, glance.asks))
         elif conversation.status == "done" and not glance.outcome:

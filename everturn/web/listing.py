@@ -18,7 +18,7 @@ from everturn.errors import EverturnError
 from everturn.payloads import BATCHED_STATUS
 from everturn.tenants.metadata import in_words
 from everturn.text.json_text import json_text
-from everturn.web.list_previews import Glances
+from everturn.web.list_previews import ListPreviews
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
 """The states that only a person can end."""
@@ -49,7 +49,7 @@ _SEVERAL: Final = frozenset(status for statuses in _STATUSES.values() for status
 _Words = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True)]
 
 
-class Filter(BaseModel):
+class ListFilter(BaseModel):
     """Which conversations a page shows, as its address says."""
 
     model_config = ConfigDict(frozen=True)
@@ -80,10 +80,10 @@ class ConversationLists:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._glances = Glances(client)
-        self._lists: dict[Filter, _ConversationList] = {}
+        self._glances = ListPreviews(client)
+        self._lists: dict[ListFilter, _ConversationList] = {}
 
-    async def watch(self, wanted: Filter) -> AsyncIterator[str]:
+    async def watch(self, wanted: ListFilter) -> AsyncIterator[str]:
         """The list as JSON, now and after each change: `rows`, `counts` by status, whether there are `more`, and
         `trouble` if it can't be read."""
         conversation_list = self._lists.get(wanted)
@@ -103,7 +103,7 @@ class ConversationLists:
 class _ConversationList:
     """Reads the list for as long as somebody watches, and tells all watchers of changes."""
 
-    def __init__(self, client: Client, glances: Glances, wanted: Filter) -> None:
+    def __init__(self, client: Client, glances: ListPreviews, wanted: ListFilter) -> None:
         self._client = client
         self._glances = glances
         self._wanted = wanted

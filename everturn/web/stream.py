@@ -19,7 +19,7 @@ from everturn.client.client import Client
 from everturn.errors import EverturnError, NotFound
 from everturn.text.json_text import json_text
 from everturn.web.earlier_messages import latest_run
-from everturn.web.listing import ConversationLists, Filter
+from everturn.web.listing import ConversationLists, ListFilter
 
 BEAT_SECONDS = 15.0
 """Something is sent at least this often: proxies cut silent connections, and each side notices if the other is gone."""
@@ -101,7 +101,7 @@ class Stream:
         hello: dict[str, Any],
         conversation_id: str,
         since: str,
-        wanted: Filter | None = None,
+        wanted: ListFilter | None = None,
         stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
         """`wanted`: which conversations to list; None: no list."""
@@ -166,7 +166,7 @@ class Stream:
         finally:
             timer.cancel()
 
-    async def _watch_list(self, wanted: Filter) -> None:
+    async def _watch_list(self, wanted: ListFilter) -> None:
         async for listed in self._lists.watch(wanted):
             self._outbox.put_list(ServerSentEvent("conversations", listed))
 

@@ -11,11 +11,11 @@ from everturn.client.client import Client
 from everturn.client.many_decisions import AT_ONCE, is_decidable
 from everturn.errors import EverturnError
 from everturn.system.bounded_concurrency import in_order
-from everturn.web.listing import MOST_LISTED, Filter
+from everturn.web.listing import MOST_LISTED, ListFilter
 from everturn.web.requests import MOST_CALLS_AT_ONCE
 
 
-async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
+async def waiting_calls(client: Client, wanted: ListFilter) -> dict[str, Any]:
     """The waiting `calls` of the conversations that fit the filter, oldest first; the ids of conversations without an
     answering worker, as `silent`; and whether there are `more` calls."""
     silent_ids: list[str] = []

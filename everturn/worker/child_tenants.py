@@ -17,10 +17,10 @@ from everturn.tenants.priorities import without_name
 
 class HideTenants(WorkflowInboundInterceptor):
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-        super().init(_Hiding(outbound))
+        super().init(_HidingOutbound(outbound))
 
 
-class _Hiding(WorkflowOutboundInterceptor):
+class _HidingOutbound(WorkflowOutboundInterceptor):
     async def start_child_workflow(self, input: StartChildWorkflowInput) -> Any:  # noqa: A002
         start = next(iter(input.args), None)
         if input.workflow == names.CONVERSATION and isinstance(start, dict):

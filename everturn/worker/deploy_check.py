@@ -24,7 +24,7 @@ SHOWN: Final = 3
 
 
 @dataclass(frozen=True)
-class Conflict:
+class DeployConflict:
     """What a running conversation would meet with these agents."""
 
     conversation: str
@@ -35,7 +35,7 @@ class Conflict:
 
 async def find_conflicts(
     client: Client, agents: Sequence[Agent], *, query: str = OPEN_QUERY, sample: int | None = None
-) -> AsyncGenerator[Conflict]:
+) -> AsyncGenerator[DeployConflict]:
     """Every conflict of the conversations that run on the client's task queue. Reads the history of each, and replays
     it with this code, several at the same time. `query`: only of those that this filter of Temporal's finds; `sample`:
     only of so many, drawn at random. Raises Refused for what is no filter."""
@@ -48,10 +48,10 @@ async def find_conflicts(
         async for replayed in done:
             conversation = replayed.history.workflow_id
             if isinstance(replayed.problem, Diverged):
-                yield Conflict(conversation, f"diverges: {replayed.problem.where}", kind=replayed.problem.kind)
+                yield DeployConflict(conversation, f"diverges: {replayed.problem.where}", kind=replayed.problem.kind)
                 continue
             if replayed.problem:
-                yield Conflict(conversation, replayed.problem.message, kind=replayed.problem.message)
+                yield DeployConflict(conversation, replayed.problem.message, kind=replayed.problem.message)
                 continue
             by_history = StateByHistory()
             reader = HistoryReader(client.temporal.data_converter)
@@ -59,7 +59,7 @@ async def find_conflicts(
                 for event in replayed.history.events:
                     by_history.take_step(await reader.read_event(event))
             except EverturnError as error:
-                yield Conflict(conversation, error.message, kind=error.message)
+                yield DeployConflict(conversation, error.message, kind=error.message)
                 continue
             if replayed.history.events:
                 for conflict in _conflicts_of(conversation, by_history, by_name):
@@ -67,10 +67,10 @@ async def find_conflicts(
 
 
 @dataclass
-class Group:
+class ConflictGroup:
     """Conflicts of one kind."""
 
-    example: Conflict
+    example: DeployConflict
     """The first that was found."""
     conversations: list[str] = field(default_factory=list)
     """All that have it, without repetition."""
@@ -85,26 +85,28 @@ class Group:
         return f"{words} ({len(others):,} more like it: {', '.join(others[:SHOWN])}{more})"
 
 
-def group_conflicts(conflicts: Iterable[Conflict]) -> list[Group]:
+def group_conflicts(conflicts: Iterable[DeployConflict]) -> list[ConflictGroup]:
     """One for each kind of conflict; what most conversations have comes first."""
-    by_kind: dict[str, Group] = {}
+    by_kind: dict[str, ConflictGroup] = {}
     for conflict in conflicts:
-        group = by_kind.setdefault(conflict.kind or conflict.problem, Group(conflict))
+        group = by_kind.setdefault(conflict.kind or conflict.problem, ConflictGroup(conflict))
         if conflict.conversation not in group.conversations:
             group.conversations.append(conflict.conversation)
     return sorted(by_kind.values(), key=lambda group: -len(group.conversations))
 
 
-def _conflicts_of(conversation_id: str, by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[Conflict]:
+def _conflicts_of(
+    conversation_id: str, by_history: StateByHistory, agents: Mapping[str, Agent]
+) -> list[DeployConflict]:
     name = by_history.state.agent
     agent = agents.get(name)
     if agent is None:
         problem = f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"
-        return [Conflict(conversation_id, problem, kind=problem)]
+        return [DeployConflict(conversation_id, problem, kind=problem)]
     unsettled = by_history.calls.unsettled
     problems = [(call, _call_problem(agent, call, planned, agents)) for call, planned in unsettled]
     return [
-        Conflict(conversation_id, f"call {call.call_id!r} {problem}", kind=problem)
+        DeployConflict(conversation_id, f"call {call.call_id!r} {problem}", kind=problem)
         for call, problem in problems
         if problem
     ]

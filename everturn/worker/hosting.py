@@ -29,7 +29,7 @@ from everturn.activities.model_turns import ModelTurns
 from everturn.activities.quarantine import Quarantine
 from everturn.activities.result_checks import ResultChecks
 from everturn.activities.tool_calls import ToolCalls
-from everturn.activities.tool_contexts import Contexts
+from everturn.activities.tool_contexts import ToolContexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
@@ -45,7 +45,7 @@ from everturn.heartbeats.profiles import QUICK
 from everturn.heartbeats.throttle import ThrottledHeartbeats
 from everturn.heartbeats.worker_heartbeats import Heartbeats
 from everturn.live.configured_lane import lane_of
-from everturn.live.heartbeat_text import Streaming
+from everturn.live.heartbeat_text import TextStreaming
 from everturn.live.live_addresses import announce_lane
 from everturn.logs import get_logger, is_news
 from everturn.lost_workers.journal import Journal
@@ -120,7 +120,7 @@ class Hosting(Interceptor):
         if any(agent.mcp_servers for agent in hosted.agents.values()):
             check_installed()
         self._toolsets = Toolsets(hosted.agents.values())
-        self._contexts = Contexts(hosted.make_deps)
+        self._contexts = ToolContexts(hosted.make_deps)
         self.known_messages = KnownMessages(hosted.prefixes)
         self.activities = self._make_activities(hosted, slots=threads)
         self._traces = traces
@@ -151,7 +151,7 @@ class Hosting(Interceptor):
             prefixes=hosted.prefixes,
             heartbeats=heartbeats,
             namespace=hosted.namespace or Namespace(self._client),
-            streaming=Streaming(
+            streaming=TextStreaming(
                 hosted.stream_seconds or (STREAM_SECONDS if self._profile is QUICK else None), self._lane
             ),
             artifacts=hosted.artifacts,

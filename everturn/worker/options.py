@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
-from everturn.budgets.records import Terms, declared_budgets
+from everturn.budgets.records import BudgetTerms, declared_budgets
 from everturn.errors import InvalidSetting
 from everturn.evaluations.online_evaluators import OnlineEvaluator, checked_evaluators
 from everturn.heartbeats.profiles import PROFILES, HeartbeatProfile, ProfileName
@@ -108,7 +108,7 @@ class Hosted:
     make_deps: MakeDeps | None = None
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     """Those that are known, by provider."""
-    budgets: Mapping[str, Terms] = field(default_factory=dict)
+    budgets: Mapping[str, BudgetTerms] = field(default_factory=dict)
     """What the settings let tenants use."""
     restored_at: datetime | None = None
     """When the server's database was restored, if it was."""

@@ -220,7 +220,7 @@ class Spans:
     def _with_id(self, trace: Trace, span_id: str) -> Tracer:
         """A copy of the tracer that gives this id to the span that it starts."""
         tracer = copy.copy(self._tracer)
-        tracer.id_generator = _Given(int(trace.trace_id, 16), int(span_id, 16))
+        tracer.id_generator = _GivenIds(int(trace.trace_id, 16), int(span_id, 16))
         return tracer
 
     def _of_agent(self, agent: str, model: str | None) -> attributes.Attributes:
@@ -273,7 +273,7 @@ class ActivitySpan:
         self._span.set_status(Status(StatusCode.ERROR, kind))
 
 
-class _Given(IdGenerator):
+class _GivenIds(IdGenerator):
     def __init__(self, trace_id: int, span_id: int) -> None:
         self._trace_id = trace_id
         self._span_id = span_id

@@ -21,7 +21,7 @@ from everturn.workflows.cancellation import result_or_cancellation
 V = TypeVar("V")
 
 
-class Unreadable(Exception):
+class UnreadableResult(Exception):
     def __init__(self, problem: str, raw: RawValue | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -58,7 +58,7 @@ class ActivityResults:
         failed_before = replaying and workflow.patched(marker)
         value, problem = read_value(raw, kind)
         if failed_before:
-            raise Unreadable(f"{what} can't be read: {problem or 'it could not, when it came'}", raw)
+            raise UnreadableResult(f"{what} can't be read: {problem or 'it could not, when it came'}", raw)
         if value is not None:
             return value
         if replaying:
@@ -66,7 +66,7 @@ class ActivityResults:
             raise RuntimeError(f"{what} was read before, but this worker can't read it: {problem}. {READ_ELSEWHERE}")
         workflow.patched(marker)
         workflow_log("result.unreadable", level="error", what=what, why=problem)
-        raise Unreadable(f"{what} can't be read: {problem}", raw)
+        raise UnreadableResult(f"{what} can't be read: {problem}", raw)
 
 
 def read_value(raw: RawValue | None, kind: type[V]) -> tuple[V | None, str]:

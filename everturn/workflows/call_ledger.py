@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from everturn.carryover import OpenReply
 from everturn.records import ToolCall, ToolResult
-from everturn.workflows.chain import Chain
+from everturn.workflows.chain import RunChain
 
 
 class CallLedger:
     """`carried`: the reply that the run before left open."""
 
-    def __init__(self, carried: OpenReply, chain: Chain) -> None:
+    def __init__(self, carried: OpenReply, chain: RunChain) -> None:
         self.chain = chain
         self.calls: tuple[ToolCall, ...] = carried.calls
         self.results: dict[str, ToolResult] = {result.call_id: result for result in carried.results}

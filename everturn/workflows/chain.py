@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 
-class Chain:
+class RunChain:
     """The runs that continue one another share one id: that of the first run.
 
     A reset goes back to an earlier point, and what came after it is done again. From that point on, the id is that of

@@ -9,7 +9,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 from everturn import names
-from everturn.carryover import CarryOver, Earlier, OpenReply, Packed, StoredInRun
+from everturn.carryover import CarryOver, Earlier, OpenReply, PackedTranscript, StoredInRun
 from everturn.logs import workflow_log
 from everturn.packed_messages import pack
 from everturn.payloads import ModelRequest, Start
@@ -19,8 +19,8 @@ from everturn.state import State
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.truncation import cut_messages
 from everturn.workflows import sent_messages, tool_results
-from everturn.workflows.activity_results import ActivityResults, Unreadable
-from everturn.workflows.chain import Chain
+from everturn.workflows.activity_results import ActivityResults, UnreadableResult
+from everturn.workflows.chain import RunChain
 from everturn.workflows.history_space import left_in_run
 from everturn.workflows.recent_messages import RecentMessages, whole_prefix
 from everturn.workflows.timeouts import model_options, prefix_options
@@ -47,8 +47,10 @@ async def copy_earlier_messages_in_time(state: State, activity_results: Activity
         raw: RawValue | None = await workflow.execute_activity(
             names.KEEP_TRANSCRIPT, state.prefix.earlier, result_type=RawValue, **model_options()
         )
-        state.prefix.take_earlier(hold_earlier(activity_results.read(raw, Packed, "The transcript of earlier runs")))
-    except (ActivityError, Unreadable) as error:
+        state.prefix.take_earlier(
+            hold_earlier(activity_results.read(raw, PackedTranscript, "The transcript of earlier runs"))
+        )
+    except (ActivityError, UnreadableResult) as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
         workflow_log("transcript.not_kept", level="error", cause=tool_results.cause_of(error))
 
@@ -60,7 +62,7 @@ def begin_next_run(handed: Start | dict[str, Any]) -> NoReturn:
 
 def hold_earlier(earlier: Earlier) -> Earlier:
     """Earlier messages as a conversation holds them: what is too much to hand on is in this run's history."""
-    if isinstance(earlier, Packed) and len(earlier.data) > MAX_PACKED_BYTES:
+    if isinstance(earlier, PackedTranscript) and len(earlier.data) > MAX_PACKED_BYTES:
         return StoredInRun(run_id=workflow.info().run_id)
     return earlier
 
@@ -125,12 +127,12 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
     )
     try:
         digest = await activity_results.wait_for(handle, str, "The digest of the transcript")
-    except Unreadable:
+    except UnreadableResult:
         digest = ""  # a worker that needs the prefix reads it from the history
     state.take_in_unseen(digest)
 
 
-def carry_over(state: State, recent: RecentMessages, chain: Chain, *, reply: OpenReply | None = None) -> CarryOver:
+def carry_over(state: State, recent: RecentMessages, chain: RunChain, *, reply: OpenReply | None = None) -> CarryOver:
     """What the next run begins with. `reply`: the one at hand, if its calls wait for people; what the model said in it
     is not cut then: it fits, or the run goes on."""
     handed = state.carry_over(earlier=_earlier_messages(state, recent), keep_by=_keep_by(state), reply=reply)
@@ -151,4 +153,4 @@ def _earlier_messages(state: State, recent: RecentMessages) -> Earlier:
     if messages is None or sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
         return here
     packed = pack(messages)
-    return Packed(data=packed) if len(packed) <= MAX_PACKED_BYTES else here
+    return PackedTranscript(data=packed) if len(packed) <= MAX_PACKED_BYTES else here

@@ -31,18 +31,18 @@ from everturn.subagents.workflow import SubAgents
 from everturn.truncation import short_status
 from everturn.webhooks.conversation_events import Webhooks
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
-from everturn.workflows.activity_results import ActivityResults, Unreadable
+from everturn.workflows.activity_results import ActivityResults, UnreadableResult
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import stop_if_cancelled, wait_for_turn
-from everturn.workflows.chain import Chain
+from everturn.workflows.chain import RunChain
 from everturn.workflows.commands import Commands
 from everturn.workflows.recent_messages import MessagesInMemory, RecentMessages
 from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
-from everturn.workflows.visibility import Visibility
+from everturn.workflows.visibility import VisibleState
 from everturn.workflows.wait_notices import WaitNotices
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
@@ -89,7 +89,7 @@ class ConversationWorkflow:
         if carry_over.earlier:
             self._state.prefix.earlier = continue_as_new.hold_earlier(carry_over.earlier)
         self.messages_in_memory = MessagesInMemory(self._state, self._recent)
-        self.visibility = Visibility(
+        self.visibility = VisibleState(
             self._state,
             self._recent,
             status=self._full_status,
@@ -98,7 +98,7 @@ class ConversationWorkflow:
         open_reply = carry_over.open or OpenReply()
         self._notices = WaitNotices(self._state, announced=(question.call_id for question in open_reply.waits))
         self._webhooks = Webhooks(self._state, announced=(question.call_id for question in open_reply.waits))
-        self._ledger = CallLedger(open_reply, Chain(carry_over.chain_id, reset_run=carry_over.reset_run))
+        self._ledger = CallLedger(open_reply, RunChain(carry_over.chain_id, reset_run=carry_over.reset_run))
         chain_id = self._ledger.chain.id
         self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain_id)
         self._results = ActivityResults()
@@ -260,7 +260,7 @@ class ConversationWorkflow:
             self._begin_turn(summarise=summarise)
             try:
                 return await self._call_model(summarise=summarise)
-            except Unreadable as error:
+            except UnreadableResult as error:
                 stop_if_cancelled()
                 if self._abandon_if_closing():
                     return None
@@ -350,7 +350,7 @@ class ConversationWorkflow:
 
     def _read_again(self, raw: RawValue | None) -> ModelReply | None:
         """A reply that could not be read, read again after a person resumed; None if it is still unreadable."""
-        with suppress(Unreadable):
+        with suppress(UnreadableResult):
             return self._results.read(raw, ModelReply, f"The reply of turn {self._state.turn}")
         return None
 

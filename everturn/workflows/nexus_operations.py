@@ -31,7 +31,7 @@ ENOUGH_LEFT = 4
 """Beyond this, the conversation goes on as a new run, which has none."""
 
 
-class Closed(Exception):
+class ClosedBeforeStart(Exception):
     """The conversation was closed, and nobody had begun the operation."""
 
     def __init__(self, *, was_scheduled: bool) -> None:
@@ -62,7 +62,7 @@ class NexusOperations:
         client: workflow.NexusClient[Any] = workflow.create_nexus_client(service=plan.service, endpoint=plan.endpoint)
         async with self._slots:
             if self._state.closing:
-                raise Closed(was_scheduled=False)
+                raise ClosedBeforeStart(was_scheduled=False)
             starting = asyncio.create_task(
                 client.start_operation(
                     plan.operation,
@@ -77,7 +77,7 @@ class NexusOperations:
             try:
                 await self._wait_for_start(starting, plan, served)
                 return await asyncio.shield(operation)
-            except (asyncio.CancelledError, Closed):
+            except (asyncio.CancelledError, ClosedBeforeStart):
                 self._left += 1
                 # Its end is not waited for: whoever has it in hand may take their time, or never have it in hand.
                 operation.add_done_callback(self._let_go)
@@ -98,7 +98,7 @@ class NexusOperations:
             with self._awaited_worker.show_waiting(served.call_id, *cause_and_cure):
                 await workflow.wait_condition(lambda: starting.done() or self._state.closing)
         if not starting.done():
-            raise Closed(was_scheduled=True)
+            raise ClosedBeforeStart(was_scheduled=True)
 
     def _let_go(self, operation: asyncio.Task[RawValue]) -> None:
         """Of one that was cancelled, and has ended."""

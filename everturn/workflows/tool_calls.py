@@ -46,7 +46,7 @@ from everturn.subagents.workflow import SubAgents
 from everturn.text.iso_times import iso_time
 from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
-from everturn.workflows.activity_results import ActivityResults, Unreadable
+from everturn.workflows.activity_results import ActivityResults, UnreadableResult
 from everturn.workflows.applied_decisions import AppliedDecision
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for, with_remaining_details
@@ -192,7 +192,7 @@ class OpenCalls:
         try:
             with self._space.promised(call.call_id, room):
                 checked = await self._awaited_worker.run_or_stall(f"check of the result of {call.call_id}", run_check)
-        except (Unreadable, ActivityError) as error:
+        except (UnreadableResult, ActivityError) as error:
             if is_cancelled_exception(error):
                 raise
             return withheld_result(call, tool_results.cause_of(error), result.decision)
@@ -241,7 +241,7 @@ class OpenCalls:
                 return await self._run_tool(
                     call, plan, decision, answer, rules=rules, may_have_run=again, as_shown=as_shown
                 )
-            except (Unreadable, ActivityError) as error:
+            except (UnreadableResult, ActivityError) as error:
                 pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
                     return tool_results.could_not_run_result(call, error, begun=call.call_id in self._ledger.lost)
@@ -260,7 +260,7 @@ class OpenCalls:
                     as_shown = pending.is_as_hooks_saw(applied.decision)
                     decision = await self._check_edit(call, applied.decision, as_shown=as_shown)
                 return await self._ask_agent(call, plan, decision, rules=rules)
-            except (Unreadable, ActivityError) as error:
+            except (UnreadableResult, ActivityError) as error:
                 pending = self._question_after_run(call, plan, pending, error, decision)
                 if pending is None:
                     return tool_results.could_not_run_result(call, error, begun=False)
@@ -279,7 +279,7 @@ class OpenCalls:
                 return tool_results.with_approval(
                     plan.result, await self._check_edit(call, applied.decision, as_shown=as_shown, given=True)
                 )
-            except (Unreadable, ActivityError) as error:
+            except (UnreadableResult, ActivityError) as error:
                 after = self._question_after_run(call, plan, pending, error, applied.decision)
                 if after is None:
                     return tool_results.could_not_run_result(call, error, begun=False)
@@ -298,7 +298,7 @@ class OpenCalls:
             try:
                 as_shown = pending.is_as_hooks_saw(applied.decision)
                 approval = await self._check_edit(call, applied.decision, as_shown=as_shown)
-            except (Unreadable, ActivityError) as error:
+            except (UnreadableResult, ActivityError) as error:
                 after = self._question_after_run(call, plan, pending, error, applied.decision)
                 if after is None:
                     return tool_results.could_not_run_result(call, error, begun=False)
@@ -333,7 +333,7 @@ class OpenCalls:
         call: ToolCall,
         plan: PlannedCall,
         pending: PendingCall | None,
-        error: Unreadable | ActivityError,
+        error: UnreadableResult | ActivityError,
         decision: Decision | None,
     ) -> PendingCall | None:
         """What a person is asked after a run that brought no result; None if the model is told instead."""
@@ -396,7 +396,7 @@ class OpenCalls:
                 with self._space.promised(call.call_id, room):
                     message = plan.asks(call, edited=decision.arguments if decision else None)
                     outcome = await self._agents.ask_agent(call, plan, message, room=room)
-            except Unreadable:
+            except UnreadableResult:
                 self._ledger.running.discard(call.call_id)
                 raise
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
@@ -470,7 +470,7 @@ class OpenCalls:
 
         try:
             return await self._awaited_worker.run_or_stall(f"check of {call.call_id}", ask_policy)
-        except Unreadable as error:
+        except UnreadableResult as error:
             return error.problem
         except ActivityError as error:
             if is_cancelled_exception(error):
@@ -571,8 +571,8 @@ class OpenCalls:
         try:
             result = await self._activity_results.wait_for(handle, ToolResult, f"The result of {call.name}")
             if result.call_id != call.call_id:
-                raise Unreadable(f"The result of {call.name} belongs to another call, {result.call_id!r:.150}")
-        except Unreadable:
+                raise UnreadableResult(f"The result of {call.name} belongs to another call, {result.call_id!r:.150}")
+        except UnreadableResult:
             self._ledger.running.discard(call.call_id)
             raise
         except FailureError as error:

@@ -20,7 +20,7 @@ from everturn.calls import causes
 from everturn.calls.decision_records import denial_text, reason_text
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.truncation import edit_notice
-from everturn.workflows.activity_results import Unreadable
+from everturn.workflows.activity_results import UnreadableResult
 from everturn.workflows.applied_decisions import AppliedDecision
 
 _ENDS: dict[type[BaseException | None], str] = {
@@ -97,20 +97,20 @@ def delay_after_hurried_try(error: ActivityError) -> timedelta | None:
             return None
 
 
-def not_checked(error: Unreadable, name: str) -> ActivityError:
+def not_checked(error: UnreadableResult, name: str) -> ActivityError:
     """The error for a call that could not be checked before its activity runs. To be raised from an ApplicationError
     that says so."""
     return as_activity_error(FailureError(error.problem), name)
 
 
-def kind_of(error: ActivityError | Unreadable) -> str:
+def kind_of(error: ActivityError | UnreadableResult) -> str:
     """The error's type, such as InvalidEdit; empty for a timeout."""
-    if isinstance(error, Unreadable):
+    if isinstance(error, UnreadableResult):
         return names.UNREADABLE_RESULT
     return causes.cause_of(error).kind
 
 
-def could_not_run_result(call: ToolCall, error: ActivityError | Unreadable, *, begun: bool) -> ToolResult:
+def could_not_run_result(call: ToolCall, error: ActivityError | UnreadableResult, *, begun: bool) -> ToolResult:
     """`begun`: an earlier try of it was lost while it ran."""
     if kind_of(error) in (names.OUTCOME_UNKNOWN, names.TIMED_OUT, names.CUT_SHORT):
         return error_result(call, f"The outcome of this call is unknown: {cause_of(error)}")
@@ -129,19 +129,19 @@ def no_answer_result(call: ToolCall, error: ChildWorkflowError | WorkflowAlready
     return error_result(call, f"{call.name} could not answer: {reason}.")
 
 
-def cause_of(error: ActivityError | Unreadable) -> str:
+def cause_of(error: ActivityError | UnreadableResult) -> str:
     """One sentence on why an activity failed."""
-    return error.problem if isinstance(error, Unreadable) else causes.cause_of(error).cause
+    return error.problem if isinstance(error, UnreadableResult) else causes.cause_of(error).cause
 
 
-def left_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | None:
+def left_by(error: ActivityError | UnreadableResult) -> dict[str, JsonValue] | None:
     """The details that a tool left when it asked a person."""
-    return None if isinstance(error, Unreadable) else causes.cause_of(error).left
+    return None if isinstance(error, UnreadableResult) else causes.cause_of(error).left
 
 
-def proposed_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | None:
+def proposed_by(error: ActivityError | UnreadableResult) -> dict[str, JsonValue] | None:
     """What hooks made of the arguments that a person put in."""
-    return None if isinstance(error, Unreadable) else causes.cause_of(error).proposed
+    return None if isinstance(error, UnreadableResult) else causes.cause_of(error).proposed
 
 
 def detail_of(error: ActivityError, name: Literal["cure", "fallback", "too_long"]) -> str | None:

@@ -27,13 +27,13 @@ from everturn.sizes import MAX_RESULT_BYTES, size_of
 from everturn.state import State
 from everturn.truncation import edit_notice
 from everturn.workflows import tool_results, web_ui
-from everturn.workflows.activity_results import ActivityResults, Unreadable
+from everturn.workflows.activity_results import ActivityResults, UnreadableResult
 from everturn.workflows.awaited_worker import AwaitedWorker, with_hand_back_for
 from everturn.workflows.call_headers import serving
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import result_or_cancellation, stop_if_cancelled
 from everturn.workflows.history_space import HistorySpace
-from everturn.workflows.nexus_operations import Closed, NexusOperations
+from everturn.workflows.nexus_operations import ClosedBeforeStart, NexusOperations
 from everturn.workflows.timeouts import check_options, user_activity_options
 
 MOST_TRIES = 5
@@ -132,7 +132,7 @@ class UserActivityCalls:
         while True:
             try:
                 checked: CheckedCall = await self._awaited_worker.run_or_stall(f"check of {call.call_id}", run_check)
-            except Unreadable as error:
+            except UnreadableResult as error:
                 raise tool_results.not_checked(error, call.name) from ApplicationError(
                     error.problem, type=names.NOT_CHECKED
                 )
@@ -181,10 +181,10 @@ class UserActivityCalls:
         try:
             raw = await result_or_cancellation(handle)
             value = self._activity_results.read_output(raw, activity_outputs.what_of(call.name))
-        except Unreadable:
+        except UnreadableResult:
             self._ledger.running.discard(call.call_id)
             raise
-        except Closed as closed:
+        except ClosedBeforeStart as closed:
             return ToolResult.cut_short(call, CLOSED, running=closed.was_scheduled)
         except asyncio.CancelledError:
             if _was_closed(closing):

@@ -29,7 +29,7 @@ METADATA = SearchAttributeKey.for_keyword_list(names.EVERTURN_METADATA)
 COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 
 
-class Visibility:
+class VisibleState:
     """`status` returns the full status. It is called only when somebody looks. `is_batched`: whether a turn waits for a
     provider's batch."""
 

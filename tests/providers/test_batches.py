@@ -11,7 +11,7 @@ from everturn import Agent, Message, Model, ModelSettings
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.prices import cost_of_reply
 from everturn.providers.base import Request, ToolSpec
-from everturn.providers.batching.api import Line
+from everturn.providers.batching.api import BatchRequest
 from everturn.providers.batching.turns import api_of, line_of
 from everturn.providers.http import prepare_request
 from tests.support.batch_server import MODELS, VENDORS, BatchServer, Vendor
@@ -37,7 +37,7 @@ async def test_a_line_is_a_live_request_to_the_byte_and_its_reply_has_the_price_
         line = line_of(batched)
         content = line.prepared.content
         api = api_of(line.prepared)
-        batch_id = await api.create("everturn-1", [Line("run-1", content), Line("run-2", content)])
+        batch_id = await api.create("everturn-1", [BatchRequest("run-1", content), BatchRequest("run-2", content)])
         assert not await api.is_over(batch_id)
         provider.finish()
         assert await api.is_over(batch_id)

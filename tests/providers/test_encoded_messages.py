@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from everturn.activities import compaction
 from everturn.activities.prefix_cache import Prefix, PrefixCache, follow_prefix
 from everturn.activities.turn_request import shown_to_model, with_notes
-from everturn.carryover import View
+from everturn.carryover import TranscriptView
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
 from everturn.providers.bound_thoughts import beginning_of, without_stale_thoughts
@@ -210,17 +210,17 @@ def test_a_sound_is_named_until_its_name_expires() -> None:
 
 
 VIEWS = [
-    View(trim_before=4),
-    View(keep_from=3),
-    View(tools_from=5, keep_from=1),
-    View(summary_at=6, keep_from=3),
-    View(summary_at=6, keep_from=3, trim_before=9, tools_from=2),
+    TranscriptView(trim_before=4),
+    TranscriptView(keep_from=3),
+    TranscriptView(tools_from=5, keep_from=1),
+    TranscriptView(summary_at=6, keep_from=3),
+    TranscriptView(summary_at=6, keep_from=3, trim_before=9, tools_from=2),
 ]
 
 
 @pytest.mark.parametrize("view", [None, *VIEWS], ids=str)
 @pytest.mark.parametrize("model", MODELS)
-def test_what_a_model_is_shown_of_a_transcript_is_encoded_once_too(model: str, view: View | None) -> None:
+def test_what_a_model_is_shown_of_a_transcript_is_encoded_once_too(model: str, view: TranscriptView | None) -> None:
     """Trimmed results, a summary, a handoff's filter, and a note in what was cut short."""
     summary = Message.user("In short: sun.").model_copy(update={"summary": True, "author": "everturn"})
     cut = Message(role="assistant", parts=(Text(text="I w"),), cut_short=True)

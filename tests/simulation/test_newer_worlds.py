@@ -16,7 +16,7 @@ from everturn import Agent
 from everturn.activities import planning, turn_agent, turn_request
 from everturn.activities.hook_runs import CallVerdict, HookRuns
 from everturn.activities.kept_response_ids import KeptResponse
-from everturn.activities.tool_contexts import Contexts
+from everturn.activities.tool_contexts import ToolContexts
 from everturn.batching import sending
 from everturn.batching.waits import BatchWaits
 from everturn.calls import pending_calls
@@ -50,8 +50,8 @@ def _no_rule_applies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_call = Contexts.of_call
-    monkeypatch.setattr(Contexts, "of_call", lambda *given, **more: replace(of_call(*given, **more), approved=True))
+    of_call = ToolContexts.of_call
+    monkeypatch.setattr(ToolContexts, "of_call", lambda *given, **more: replace(of_call(*given, **more), approved=True))
 
 
 def _nobody_says_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from everturn.workflows.activity_results import ActivityResults
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker
 from everturn.workflows.call_ledger import CallLedger
-from everturn.workflows.chain import Chain
+from everturn.workflows.chain import RunChain
 from everturn.workflows.commands import Commands
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
@@ -247,7 +247,7 @@ class ReplyParts:
         carry = begun.carry or CarryOver()
         self.state = State(begun, run_began=sdk.time)
         reply = carry.open or OpenReply()
-        self.ledger = CallLedger(reply, Chain(carry.chain_id, reset_run=carry.reset_run))
+        self.ledger = CallLedger(reply, RunChain(carry.chain_id, reset_run=carry.reset_run))
         self.changes = 0
         self.tracing = Tracing(self.state, begun, carry, chain_id=self.ledger.chain.id)
         results = ActivityResults()

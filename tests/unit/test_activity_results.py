@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from temporalio.common import RawValue
 
-from everturn.carryover import Packed
+from everturn.carryover import PackedTranscript
 from everturn.records import ToolResult
-from everturn.workflows.activity_results import ActivityOutput, ActivityResults, Unreadable, read_value
+from everturn.workflows.activity_results import ActivityOutput, ActivityResults, UnreadableResult, read_value
 from tests.support.fake_sdk import FakeSdk, Scheduled
 from tests.support.payloads import of_unknown_encoding, payload_of
 
@@ -23,9 +23,9 @@ def raw(value: Any) -> RawValue:
 @pytest.mark.parametrize(
     ("given", "kind", "problem"),
     [
-        (None, Packed, "it is empty"),
-        (raw(None), Packed, "it is a NoneType"),
-        (raw(b"bytes"), Packed, "it is a bytes"),
+        (None, PackedTranscript, "it is empty"),
+        (raw(None), PackedTranscript, "it is a NoneType"),
+        (raw(b"bytes"), PackedTranscript, "it is a bytes"),
     ],
 )
 def test_why_a_value_can_not_be_read(given: Any, kind: Any, problem: str, fake_sdk: FakeSdk) -> None:
@@ -43,14 +43,14 @@ def test_a_value_is_read_as_its_record(fake_sdk: FakeSdk) -> None:
 def test_what_a_users_activity_returns_may_be_nothing(given: Any, value: Any, fake_sdk: FakeSdk) -> None:
     assert read_value(given, ActivityOutput) == ((value,), "")
     assert ActivityResults().read_output(given, "The result of pay") == value
-    with pytest.raises(Unreadable, match="The result of pay can't be read: "):
+    with pytest.raises(UnreadableResult, match="The result of pay can't be read: "):
         ActivityResults().read_output(FOREIGN, "The result of pay")
 
 
 async def test_what_can_not_be_read_is_marked_and_may_be_read_again_later(fake_sdk: FakeSdk) -> None:
     results = ActivityResults()
     assert results.read(raw(ToolResult(call_id="a")), ToolResult, "The result") == ToolResult(call_id="a")
-    with pytest.raises(Unreadable) as raised:
+    with pytest.raises(UnreadableResult) as raised:
         results.read(FOREIGN, ToolResult, "The result")
     assert raised.value.raw == FOREIGN
     assert raised.value.problem.startswith("The result can't be read: ")
@@ -63,7 +63,7 @@ async def test_what_can_not_be_read_is_marked_and_may_be_read_again_later(fake_s
 def test_a_replay_can_not_read_what_could_not_be_read_before(given: Any, why: str, fake_sdk: FakeSdk) -> None:
     fake_sdk.replaying, fake_sdk.patches = True, {"unreadable 1"}
     results = ActivityResults()
-    with pytest.raises(Unreadable) as raised:
+    with pytest.raises(UnreadableResult) as raised:
         results.read(given, ToolResult, "The result")
     assert (raised.value.problem, raised.value.raw) == (f"The result can't be read: {why}", given)
     assert results.read(raw(ToolResult(call_id="b")), ToolResult, "The next") == ToolResult(call_id="b")

@@ -14,9 +14,9 @@ import pytest
 from everturn import ToolContext, tool
 from everturn.errors import InvalidTool, NeedsApproval, ToolFailed
 from everturn.tools.options import ToolOptions
-from everturn.tools.other_libraries import LANGCHAIN, OPENAI, PYDANTIC_AI, Option, RanTooLong
+from everturn.tools.other_libraries import LANGCHAIN, OPENAI, PYDANTIC_AI, LibraryOption, RanTooLong
 from everturn.tools.results import error_text
-from everturn.tools.unwritten_results import Unwritten
+from everturn.tools.unwritten_results import UnwrittenResult
 from tests.support.vendors import agents, langchain_tools, pydantic_ai
 
 CONTEXT = ToolContext(conversation_id="orders", call_id="c1", attempt=1, turn=3)
@@ -40,7 +40,7 @@ def langchains() -> set[str]:
     [(OPENAI, openais), (PYDANTIC_AI, pydantics), (LANGCHAIN, langchains)],
     ids=["openai-agents", "pydantic-ai", "langchain-core"],
 )
-def test_no_option_is_unknown(options: dict[str, Option], theirs: Callable[[], set[str]]) -> None:
+def test_no_option_is_unknown(options: dict[str, LibraryOption], theirs: Callable[[], set[str]]) -> None:
     """A newer version has another one? Obey it, or refuse it as `is_enabled` is refused."""
     assert theirs() - options.keys() == set()
 
@@ -119,7 +119,7 @@ async def test_an_output_guardrail_decides_what_the_model_reads() -> None:
     halted = tool(openai_tool(tool_output_guardrails=[guard("halt", on="output")]))
     assert await ran(halted, to="bob") == "The guardrail check stopped this call after it ran: its result is withheld."
     broken = tool(openai_tool(tool_output_guardrails=[guard("broken", on="output")]))
-    with pytest.raises(Unwritten) as failure:  # it has run, and the model is told so
+    with pytest.raises(UnwrittenResult) as failure:  # it has run, and the model is told so
         await broken.run({"to": "bob"}, CONTEXT)
     assert error_text(failure.value).startswith("The tool ran")
     assert paid == ["ann", "bob", "bob", "bob"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everturn import names
-from everturn.budgets.records import BudgetStart, SetBudget, Spending, SpendingBatch, Terms
+from everturn.budgets.records import BudgetStart, BudgetTerms, SetBudget, Spending, SpendingBatch
 from everturn.budgets.workflow import TenantBudgetWorkflow
 from tests.support.bounds import Bounds
 from tests.support.played_runs import Command, PlayedRun, Refused, kinds, only
@@ -20,7 +20,7 @@ class Kept:
     """A budget that is kept, by default of one conversation at a time."""
 
     def __init__(self, **terms: Any) -> None:
-        given = Terms(**{"conversations": 1} | terms)
+        given = BudgetTerms(**{"conversations": 1} | terms)
         self.run = PlayedRun(TenantBudgetWorkflow, BudgetStart(tenant="acme", budget=given, declared=True)).begin()
         self._number = 0
 
@@ -117,7 +117,7 @@ def test_a_larger_budget_resumes_who_waits_for_it() -> None:
     kept = Kept(conversations=None, tokens_per_day=10)
     kept.spend("a", tokens=10)
     assert kept.is_refused("a")
-    commands = kept.run.signal(names.SET_BUDGET, SetBudget(budget=Terms(tokens_per_day=100), by="ada")).commands
+    commands = kept.run.signal(names.SET_BUDGET, SetBudget(budget=BudgetTerms(tokens_per_day=100), by="ada")).commands
     assert resumed(commands) == ["a"]
     arrived(kept.run, commands)
     assert (kept.status["budget"]["tokens_per_day"], kept.status["by"]) == (100, "ada")

@@ -12,11 +12,11 @@ from everturn import Budget
 from everturn.budgets.ledger import DAY_SECONDS, MOST_WAITING, MOST_WAKES, WAKE_SECONDS, Ledger
 from everturn.budgets.records import (
     BudgetStart,
+    BudgetTerms,
     Spending,
     SpendingAnswer,
     SpendingBatch,
-    Terms,
-    Untold,
+    UnreportedSpending,
     declared_budgets,
 )
 from everturn.errors import InvalidSetting
@@ -31,7 +31,7 @@ class Office:
     """A ledger and the worker that speaks to it."""
 
     def __init__(self, **terms: Any) -> None:
-        self.ledger = Ledger(BudgetStart(tenant="acme", budget=Terms.from_budget(Budget(**terms))))
+        self.ledger = Ledger(BudgetStart(tenant="acme", budget=BudgetTerms.from_budget(Budget(**terms))))
         self.now = NOON
         self.number = 0
 
@@ -157,7 +157,7 @@ def test_a_larger_budget_wakes_those_that_wait() -> None:
     office = Office(usd_per_day=1.0)
     office.spends("a", usd=1.5)
     assert not office.asks("a")
-    office.ledger.set_terms(Terms(usd_per_day=2.0), set_by="ops")
+    office.ledger.set_terms(BudgetTerms(usd_per_day=2.0), set_by="ops")
     assert office.wakes() == ["a"]
     assert office.ledger.status(office.now).by == "ops"
 
@@ -232,11 +232,11 @@ def test_a_batch_that_comes_twice_counts_once_and_is_answered_twice() -> None:
 
 
 def test_what_a_workers_settings_say_holds_unless_somebody_sets_another() -> None:
-    ledger = Ledger(BudgetStart(tenant="acme", budget=Terms(tokens_per_day=1), declared=True))
-    more = SpendingBatch(worker="w", number=1, declared=Terms(tokens_per_day=2))
+    ledger = Ledger(BudgetStart(tenant="acme", budget=BudgetTerms(tokens_per_day=1), declared=True))
+    more = SpendingBatch(worker="w", number=1, declared=BudgetTerms(tokens_per_day=2))
     ledger.take_batch(more, now=NOON)
     assert ledger.terms.tokens_per_day == 2
-    ledger.set_terms(Terms(tokens_per_day=3), set_by="ops")
+    ledger.set_terms(BudgetTerms(tokens_per_day=3), set_by="ops")
     ledger.take_batch(more.model_copy(update={"number": 2}), now=NOON)
     assert ledger.terms.tokens_per_day == 3
 
@@ -293,7 +293,7 @@ def test_no_more_than_the_budget_are_at_work_and_runs_hand_on_all_of_it(
 
 def test_budgets_are_read_from_the_settings() -> None:
     read = declared_budgets("acme=tokens:1000000+usd:50, a=b=usd:0.5,*=conversations:20")
-    assert read["acme"] == Terms(tokens_per_day=1_000_000, usd_per_day=50.0)
+    assert read["acme"] == BudgetTerms(tokens_per_day=1_000_000, usd_per_day=50.0)
     assert read["a=b"].usd_per_day == 0.5
     assert read["*"].conversations == 20
     assert declared_budgets("") == {}
@@ -307,8 +307,8 @@ def test_a_budget_that_is_none_is_refused_by_name(wrong: str) -> None:
         declared_budgets(wrong)
 
 
-def untold(since: int, turns: int, *, run: str = "r") -> Untold:
-    return Untold(since=since, run=run, turns=turns, tokens=10 * turns)
+def untold(since: int, turns: int, *, run: str = "r") -> UnreportedSpending:
+    return UnreportedSpending(since=since, run=run, turns=turns, tokens=10 * turns)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def untold(since: int, turns: int, *, run: str = "r") -> Untold:
         ([untold(4, 2), untold(2, 1, run="after a reset")], 3),
     ],
 )
-def test_a_report_counts_only_what_no_other_has_told(reports: list[Untold], turns: int) -> None:
+def test_a_report_counts_only_what_no_other_has_told(reports: list[UnreportedSpending], turns: int) -> None:
     office = Office(tokens_per_day=1_000)
     for report in reports:
         office.says(Spending(conversation="a", untold=report))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from everturn.activities import compaction
 from everturn.agent_settings import Compaction
-from everturn.carryover import View
+from everturn.carryover import TranscriptView
 from everturn.records import Message, Text, ToolCall, ToolResult
 
 TURNS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=40)
@@ -41,7 +41,7 @@ def test_the_last_messages_are_always_shown_with_one_summary_and_calls_beside_th
             # As the conversation does it: behind what the model has seen, before what it has not.
             old, keep_from = compaction.to_summarise(messages, view, wanted)
             if old:
-                view = View(summary_at=len(messages), keep_from=keep_from)
+                view = TranscriptView(summary_at=len(messages), keep_from=keep_from)
                 messages.append(summary(number))
         messages.append(behind)
         said.append(behind)
@@ -60,7 +60,7 @@ def test_nothing_is_summed_up_twice() -> None:
     messages = [Message.user("a"), Message.user("b"), Message.user("c")]
     old, keep_from = compaction.to_summarise(messages, None, wanted)
     assert ([message.text for message in old], keep_from) == (["a"], 1)
-    view = View(summary_at=3, keep_from=1)
+    view = TranscriptView(summary_at=3, keep_from=1)
     messages.append(summary(1))
     assert compaction.to_summarise(messages, view, wanted)[0] == []
     messages.append(Message.user("d"))

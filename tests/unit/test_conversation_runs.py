@@ -10,7 +10,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.carryover import CarryOver, OpenReply, Packed, QuestionToPerson, StoredInRun
+from everturn.carryover import CarryOver, OpenReply, PackedTranscript, QuestionToPerson, StoredInRun
 from everturn.limits import Limits
 from everturn.packed_messages import pack
 from everturn.payloads import Caller
@@ -493,7 +493,7 @@ def test_an_open_reply_of_the_run_before_goes_first() -> None:
         plan=(AwaitAnswer(call_id="a"),),
         waits=(QuestionToPerson(call_id="a", reason="runs_outside", since=7.0),),
     )
-    carry = CarryOver(open=open_reply, owed=True, turn=3, length=2, started_at=1.0, earlier=Packed(data=""))
+    carry = CarryOver(open=open_reply, owed=True, turn=3, length=2, started_at=1.0, earlier=PackedTranscript(data=""))
     run = PlayedConversation(message=(), keep_open=60.0, carry=carry).begin()
     assert (run.state, run.activities) == ("awaiting_answer", [])
     run.signal(names.ANSWER, call_id="a", content="done")
@@ -509,7 +509,7 @@ def test_messages_of_earlier_runs_are_brought_along_in_time() -> None:
     assert sorted(timer.seconds for timer in run.timers) == [49.0, 600.0]
     run.fire(*(timer for timer in run.timers if timer.seconds == 49.0))
     assert run.activities == [names.KEEP_TRANSCRIPT]
-    run.complete(names.KEEP_TRANSCRIPT, Packed(data=""))
+    run.complete(names.KEEP_TRANSCRIPT, PackedTranscript(data=""))
     assert run.state == "idle"
 
 
@@ -539,7 +539,7 @@ def test_a_run_is_due_by_its_updates_too(bounds: Bounds) -> None:
 def test_what_is_too_much_to_hand_on_is_not_kept_in_memory(beside: int, bounds: Bounds) -> None:
     before = pack([Message.user("before")])
     bounds(packed_bytes=len(before) - beside)
-    carry = CarryOver(length=1, earlier=Packed(data=before), started_at=1.0)
+    carry = CarryOver(length=1, earlier=PackedTranscript(data=before), started_at=1.0)
     run = PlayedConversation(message=(), keep_open=60.0, carry=carry).begin()
     assert (run.conversation.messages_in_memory.prefix is None) is bool(beside)
 

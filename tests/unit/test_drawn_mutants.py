@@ -22,7 +22,7 @@ from temporalio.exceptions import (
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decision_records import Approve, Deny
-from everturn.carryover import Packed, StoredInRun
+from everturn.carryover import PackedTranscript, StoredInRun
 from everturn.limits import Limits
 from everturn.payloads import Control, Start
 from everturn.plans import RetryPlan, RunActivity, RunTool
@@ -229,7 +229,7 @@ def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(continue_as_new, "whole_prefix", lambda *_: held)
     state, recent = State(Start(agent="clerk"), run_began=0.0), RecentMessages("")
     held.append(Message.user(words))
-    assert isinstance(continue_as_new._earlier_messages(state, recent), Packed)
+    assert isinstance(continue_as_new._earlier_messages(state, recent), PackedTranscript)
     held.append(Message.user(words))
     assert isinstance(continue_as_new._earlier_messages(state, recent), StoredInRun)
 

@@ -90,7 +90,7 @@ def test_a_turns_summary_names_the_model_only_if_it_may_be_shown(shown: Any, mod
     state = State(Start(agent="clerk", visibility=shown), run_began=0.0)
     state.model.name = "openai:m"
     conversation: Any = SimpleNamespace(_state=state, _is_minimal=shown == "minimal", model="openai:other")
-    assert visibility.Visibility.turn_model.fget(conversation) == model  # type: ignore[attr-defined]
+    assert visibility.VisibleState.turn_model.fget(conversation) == model  # type: ignore[attr-defined]
 
 
 def test_what_an_activity_returns_leaves_room_for_its_approval_and_for_what_the_model_is_told_of_it() -> None:
@@ -168,7 +168,7 @@ def test_what_could_not_be_read_is_counted_from_one_on(monkeypatch: pytest.Monke
     monkeypatch.setattr(activity_results, "workflow_log", lambda *_, **__: None)
     results = activity_results.ActivityResults()
     for _ in range(2):
-        with pytest.raises(activity_results.Unreadable):
+        with pytest.raises(activity_results.UnreadableResult):
             results.read(None, Reply, "The reply")
     assert markers == ["unreadable 1", "unreadable 2"]
 

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.evaluations.collector import EvaluationCollectorWorkflow
-from everturn.evaluations.records import EvaluationRequest, EvaluationResult, Judgement, Looked, LookingStart
+from everturn.evaluations.records import EvaluationRequest, EvaluationResult, Judgement, LookingStart, LookResult
 from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.webhooks.delivery_workflow import WebhookWorkflow
 from everturn.webhooks.records import WebhookMessage
@@ -161,7 +161,7 @@ def test_a_look_is_taken_before_answers_that_wait_to_be_judged() -> None:
 @pytest.mark.parametrize(("until", "since"), [(70.0, 70.0), (40.0, 50.0)])
 def test_the_next_look_is_after_a_pause_from_where_the_last_one_came_to(until: float, since: float) -> None:
     run = looking(since=50.0, first=20.0)
-    pause = only(run.complete(names.LOOK_FOR_ANSWERS, Looked(until=until, pause=30.0)).commands, "start_timer")
+    pause = only(run.complete(names.LOOK_FOR_ANSWERS, LookResult(until=until, pause=30.0)).commands, "start_timer")
     assert (pause.seconds, pause.summary) == (30, "until the next look")
     following = activity(run.fire(pause).commands).input
     assert (following["since"], following["first"]) == (since, 20.0)
@@ -169,15 +169,17 @@ def test_the_next_look_is_after_a_pause_from_where_the_last_one_came_to(until: f
 
 def test_a_look_that_has_not_seen_everything_is_gone_on_with_at_once() -> None:
     run = looking(since=50.0)
-    assert kinds(run.complete(names.LOOK_FOR_ANSWERS, Looked(until=70.0, pause=0.0)).commands) == ["schedule_activity"]
+    assert kinds(run.complete(names.LOOK_FOR_ANSWERS, LookResult(until=70.0, pause=0.0)).commands) == [
+        "schedule_activity"
+    ]
     run = looking(since=50.0)
-    assert kinds(run.complete(names.LOOK_FOR_ANSWERS, Looked(until=70.0, pause=0.5)).commands) == ["start_timer"]
+    assert kinds(run.complete(names.LOOK_FOR_ANSWERS, LookResult(until=70.0, pause=0.5)).commands) == ["start_timer"]
 
 
 def test_the_next_run_looks_on_from_there() -> None:
     run = looking(since=50.0, first=20.0)
     run.suggested = True
-    commands = run.complete(names.LOOK_FOR_ANSWERS, Looked(until=70.0, pause=30.0)).commands
+    commands = run.complete(names.LOOK_FOR_ANSWERS, LookResult(until=70.0, pause=30.0)).commands
     assert kinds(commands) == ["continue_as_new_workflow_execution"]
     assert commands[0].input == {"since": 70.0, "first": 20.0}
 

@@ -15,7 +15,7 @@ from everturn.evals import AnsweredCall, Evaluated, JudgedAnswer, OnlineEvaluato
 from everturn.evaluations import answer_search
 from everturn.evaluations.answer_search import AnswerSearch, LookPace
 from everturn.evaluations.online_evaluators import InvalidResult, checked_evaluators, read_evaluated, results_of
-from everturn.evaluations.records import Look
+from everturn.evaluations.records import LookRequest
 from everturn.evaluations.sampling import (
     HOUR_SECONDS,
     evaluation_id,
@@ -92,7 +92,7 @@ async def test_of_a_thousand_rows_of_the_index_those_are_judged_that_the_hash_sa
     environment.info = environment.default_info()
     end = NOON + timedelta(hours=1, minutes=30)
     environment.info = environment.info.__class__(**{**vars(environment.info), "started_time": end})
-    look = Look(since=at.timestamp(), first=NOON.timestamp())
+    look = LookRequest(since=at.timestamp(), first=NOON.timestamp())
     looked = await environment.run(search.look_for_answers, look)
     wanted = {name for name, given_at in rows.items() if sample_number(name, given_at.timestamp()) < 0.05}
     assert set(started) == wanted

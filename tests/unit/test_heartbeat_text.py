@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from temporalio.testing import ActivityEnvironment
 
 from everturn.heartbeats import heartbeat
-from everturn.heartbeats.details import SeenReply, Streamed, chars_of, last_bytes
+from everturn.heartbeats.details import SeenReply, StreamedText, chars_of, last_bytes
 from everturn.heartbeats.heartbeat import Heartbeat
 from everturn.live.heartbeat_text import HeartbeatText
 from everturn.providers import Delta
@@ -32,7 +32,7 @@ async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(heartbeat_
     for kind, text in (("thinking", "a"), ("thinking", "b"), ("text", "c"), ("text", "d"), ("thinking", "e")):
         heartbeat_text.take_delta(Delta(kind, text))  # type: ignore[arg-type]
     expected = (("thinking", "ab"), ("text", "cd"), ("thinking", "e"))
-    assert heartbeat_text.next_streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
+    assert heartbeat_text.next_streamed() == StreamedText(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
 
 
 async def test_who_has_said_nothing_beats_as_ever(heartbeat_text: HeartbeatText) -> None:
@@ -98,7 +98,7 @@ def test_the_end_of_what_was_said_is_as_long_as_fits(pieces: list[Any], room: in
     ],
 )
 def test_what_comes_after_a_position(position: int, rest: list[Any]) -> None:
-    assert Streamed(every=1, at=3, pieces=(("text", "abc"), ("thinking", "de"))).after(position) == rest
+    assert StreamedText(every=1, at=3, pieces=(("text", "abc"), ("thinking", "de"))).after(position) == rest
 
 
 @pytest.mark.parametrize("every", [0.1, None], ids=["followed", "not"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everturn import Message, ModelSettings, Text, ToolCall, ToolResult
-from everturn.activities.hook_answers import Unfit, check_answer, own_copy, same_record
+from everturn.activities.hook_answers import UnfitHookAnswer, check_answer, own_copy, same_record
 from everturn.activities.hook_runs import _reply_problem
 from everturn.hooks import AskApproval, DenyCall, ModelInput, StallWith, StopWith
 from everturn.records import Reply
@@ -57,7 +57,7 @@ def _with(record: Any, **changes: Any) -> Any:
     ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_what_can_not_be_meant_is_refused_with_its_place(said: Any, before: Any, why: str) -> None:
-    with pytest.raises(Unfit, match=why):
+    with pytest.raises(UnfitHookAnswer, match=why):
         of(said, before)
 
 
@@ -71,7 +71,7 @@ def test_a_reply_has_no_calls_and_no_results_but_the_models() -> None:
 def test_arguments_that_go_round_in_a_circle_are_refused() -> None:
     circle: dict[str, Any] = {}
     circle["inside"] = circle
-    with pytest.raises(Unfit, match="nested too deeply"):
+    with pytest.raises(UnfitHookAnswer, match="nested too deeply"):
         of(_with(CALL, arguments=circle))
 
 
@@ -105,7 +105,7 @@ def test_what_is_changed_in_place_is_a_change_and_nothing_else_sees_it() -> None
     assert CALL.arguments == {"cents": 5, "to": {"name": "Ann"}}
     assert check_answer(None, given=given, original=CALL).arguments["to"] == {"name": "Bob"}
     given.arguments["cents"] = object()
-    with pytest.raises(Unfit, match="ToolCall that is none"):
+    with pytest.raises(UnfitHookAnswer, match="ToolCall that is none"):
         check_answer(None, given=given, original=CALL)
     assert check_answer(DenyCall("no"), given=given, original=CALL) == DenyCall("no")
 

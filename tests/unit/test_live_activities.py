@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
-from everturn.client.missing_worker import Silence
+from everturn.client.missing_worker import MissingWorkerWatch
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
-from everturn.heartbeats.details import Streamed
+from everturn.heartbeats.details import StreamedText
 from everturn.history import steps
 from everturn.live.live_activities import HeartbeatDetails, LiveActivities, interleave_events
 from everturn.payloads import ModelReply, ModelRequest, Start, ToolRequest
@@ -45,7 +45,7 @@ def heard(
     followed: LiveActivities, *pieces: tuple[str, str], at: int = 0, attempt: int = 1, said_in: int = 0
 ) -> list[str]:
     """What is told after a look at turn 1 that finds these pieces."""
-    details = Streamed.model_validate({"attempt": said_in or attempt, "every": 0.2, "at": at, "pieces": pieces})
+    details = StreamedText.model_validate({"attempt": said_in or attempt, "every": 0.2, "at": at, "pieces": pieces})
     info = PendingActivityInfo(activity_id="a1", attempt=attempt)
     glimpse = HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, details.model_dump(mode="json"))})
     return told(followed.take_heartbeats(glimpse))
@@ -198,7 +198,7 @@ async def test_a_look_that_takes_long_holds_up_no_step() -> None:
         followed.answer.set_result(HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, said)}))
         yield "run", steps.RunClosed(9, AT, None)
 
-    silence = Silence(cast("Any", None), "order-81")
+    silence = MissingWorkerWatch(cast("Any", None), "order-81")
     async with asyncio.timeout(10):
         seen = [(step, events) async for _, step, events in interleave_events(happening(), followed, silence)]
     assert [type(step).__name__ for step, _ in seen] == ["RunStarted", "TurnScheduled", "TurnCompleted", "RunClosed"]

@@ -17,7 +17,7 @@ from everturn.activities import model_turns
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import PrefixCache, digest_of
 from everturn.heartbeats.worker_heartbeats import Heartbeats
-from everturn.live.heartbeat_text import Streaming
+from everturn.live.heartbeat_text import TextStreaming
 from everturn.lost_workers.journal import Journal
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message, Text
@@ -62,7 +62,7 @@ async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
         prefixes=PrefixCache(),
         heartbeats=heartbeats,
         namespace=namespace,
-        streaming=Streaming(0.2),
+        streaming=TextStreaming(0.2),
     )
     request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
     reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)
@@ -129,7 +129,7 @@ async def test_a_prefix_that_has_another_digest_is_remembered_under_its_own(
         prefixes=prefixes,
         heartbeats=Heartbeats(cast("Client", Taken()), Journal(Path("nowhere"), scope={})),
         namespace=cast("Namespace", KnownNamespace()),
-        streaming=Streaming(0.2),
+        streaming=TextStreaming(0.2),
     )
     wrong = "d" * len(digest_of(there))
     request = ModelRequest(agent=agent.name, turn=2, position=2, digest=wrong, delta=(Message.user("And you?"),))

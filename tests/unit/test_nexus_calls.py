@@ -16,7 +16,7 @@ from everturn import names
 from everturn.limits import Limits
 from everturn.plans import ActivityCall, CheckedCall, RunNexus
 from everturn.records import ToolCall
-from everturn.workflows.nexus_operations import AT_ONCE, MOST_LEFT, Closed
+from everturn.workflows.nexus_operations import AT_ONCE, MOST_LEFT, ClosedBeforeStart
 from tests.support.fake_sdk import FakeSdk, ReplyParts, Scheduled, settle
 
 PAY = ToolCall(call_id="a", name="pay", arguments={"cents": 5})
@@ -160,7 +160,7 @@ async def test_only_so_many_operations_run_at_once_and_none_begins_once_its_conv
     reply.state.closing = True
     operations.begin[0].set_result(None)
     await operations.scheduled[0].finish("paid")
-    with pytest.raises(Closed) as closed:
+    with pytest.raises(ClosedBeforeStart) as closed:
         await tasks[-1]
     assert (len(operations.scheduled), closed.value.was_scheduled) == (AT_ONCE, False)
 

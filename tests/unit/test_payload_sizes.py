@@ -17,7 +17,7 @@ import pytest
 from everturn import payloads
 from everturn.activities import planning
 from everturn.batching.records import MAX_BATCH_ID_CHARS, MAX_LINE_ID_CHARS, BatchNotice
-from everturn.budgets.records import BudgetNote, Untold
+from everturn.budgets.records import BudgetNote, UnreportedSpending
 from everturn.calls.decision_records import Approve
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import (
@@ -25,10 +25,10 @@ from everturn.carryover import (
     Beginning,
     CarryOver,
     OpenReply,
-    Packed,
+    PackedTranscript,
     QuestionToPerson,
     StoredInRun,
-    View,
+    TranscriptView,
     WorkerFacts,
 )
 from everturn.heartbeats.details import LiveAt, SeenReply
@@ -40,7 +40,7 @@ from everturn.payloads import (
     Caller,
     Control,
     DecisionCheck,
-    Joined,
+    JoinedConversation,
     JoinRequest,
     MessageIn,
     ModelReply,
@@ -153,7 +153,9 @@ def results(count: int, size: int, **more: Any) -> Message:
 NOTE = BudgetNote(
     run=RUN_ID[:8],
     asked_until=1.23456789e300,
-    untold=Untold(since=10**9, run=RUN_ID[:8], turns=10**9, tokens=10**30, cost_usd=1.23456789e300, unpriced=10**9),
+    untold=UnreportedSpending(
+        since=10**9, run=RUN_ID[:8], turns=10**9, tokens=10**30, cost_usd=1.23456789e300, unpriced=10**9
+    ),
 )
 LABELS = Labelled(tenant=NAME, metadata={"x": full(MAX_METADATA_BYTES - 8)}).labels
 LIMITS: dict[str, Any] = {"max_turns": 10**18, "max_cost_usd": 1.23456789e300, "max_duration": 1e18}
@@ -274,7 +276,7 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         named=tuple(named),
         model=NAME,
         conclude=f"the limit of {LIMITS['max_cost_usd']} USD",
-        view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
+        view=TranscriptView(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         stream=True,
         calls_left=10**18,
         prompts=("0" * 16,) * KNOWN,
@@ -321,7 +323,7 @@ def reply(**beside: Any) -> ModelReply:
         cost_usd=1.2345678e300,
         details={"x": full(MAX_DETAILS_BYTES)},
         hooks=ACTIONS,
-        view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
+        view=TranscriptView(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         prompt=RecordedPrompt(digest="0" * 16, packed="x" * MAX_PROMPT_BYTES),
         facts=FACTS,
         budget=NOTE,
@@ -420,7 +422,7 @@ def handed(**more: Any) -> CarryOver:
         "model": NAME,
         "paused": True,
         "policy": POLICY,
-        "view": View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
+        "view": TranscriptView(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         "summary_due": True,
         "budget": NOTE,
         "repairs": 2,
@@ -434,7 +436,7 @@ def handed(**more: Any) -> CarryOver:
 
 def test_what_a_run_hands_to_the_next_fits() -> None:
     carry = handed(
-        earlier=Packed(data="A" * MAX_PACKED_BYTES),
+        earlier=PackedTranscript(data="A" * MAX_PACKED_BYTES),
         unseen=(message(MAX_HANDED_BYTES, "tool"),),
         told=tuple(call_id(number) for number in range(MAX_HANDED_BYTES // 130)),
         inbox=tuple(message(MAX_INBOX_BYTES // 3) for _ in range(3)),
@@ -463,9 +465,9 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     assert len(made.unseen) == 19
     assert len(made.inbox) == len(state.inbox.messages) == 9
     assert size_of(made.inbox) > MAX_INBOX_BYTES * 0.9
-    largest = made.model_copy(update={"earlier": Packed(data="A" * MAX_PACKED_AT_START_BYTES)})
+    largest = made.model_copy(update={"earlier": PackedTranscript(data="A" * MAX_PACKED_AT_START_BYTES)})
     assert size_of(start(largest, full(MAX_INPUT_BYTES))) < MAX_PAYLOAD_BYTES
-    assert size_of(Packed(data="A" * MAX_PACKED_ALONE_BYTES)) < MAX_PAYLOAD_BYTES
+    assert size_of(PackedTranscript(data="A" * MAX_PACKED_ALONE_BYTES)) < MAX_PAYLOAD_BYTES
 
 
 def said(number: int) -> MessageIn:
@@ -509,7 +511,10 @@ def test_an_outcome_fits(unseen: list[Message], room: int, *, with_output: bool)
     written = size_of(outcome)
     assert written < MAX_PAYLOAD_BYTES
     assert written < room + 60_000
-    assert size_of(Joined(begun=True, outcome=outcome.model_copy(update={"id": CONVERSATION_ID}))) < MAX_PAYLOAD_BYTES
+    assert (
+        size_of(JoinedConversation(begun=True, outcome=outcome.model_copy(update={"id": CONVERSATION_ID})))
+        < MAX_PAYLOAD_BYTES
+    )
 
 
 @pytest.mark.parametrize("count", [1, 5, 512])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-from everturn.client.missing_worker import Silence
+from everturn.client.missing_worker import MissingWorkerWatch
 from everturn.history import steps
 from everturn.history.event_reader import EventReader
 from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start
@@ -26,7 +26,7 @@ TOLD: tuple[steps.Step, ...] = (
 PLAIN = tuple(steps.Step(number, AT) for number in (2, 3, 6, 9, 10))
 
 
-class Counting(Silence):
+class Counting(MissingWorkerWatch):
     def __init__(self) -> None:
         self.times = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from everturn.carryover import CarryOver, Packed, StoredInRun
+from everturn.carryover import CarryOver, PackedTranscript, StoredInRun
 from everturn.packed_messages import pack
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
@@ -17,7 +17,7 @@ from tests.support.bounds import Bounds
 
 def begun(*, length: int = 0, said: str = "") -> tuple[State, RecentMessages]:
     held = RecentMessages("")
-    start = Start(agent="clerk", carry=CarryOver(earlier=Packed(data=""), length=length))
+    start = Start(agent="clerk", carry=CarryOver(earlier=PackedTranscript(data=""), length=length))
     state = State(start, run_began=0.0, on_prefix=held.add)
     if said:
         state.receive_message(Message.user(said))
@@ -162,7 +162,7 @@ def test_all_that_fits_exactly_is_on_a_page() -> None:
 def test_the_worker_finds_what_the_conversation_has_in_memory() -> None:
     held = RecentMessages("")
     before = short(["before"])
-    start = Start(agent="clerk", carry=CarryOver(earlier=Packed(data=pack(before)), length=1))
+    start = Start(agent="clerk", carry=CarryOver(earlier=PackedTranscript(data=pack(before)), length=1))
     state = State(start, run_began=0.0, on_prefix=held.add)
     memory = MessagesInMemory(state, held)
     assert memory.prefix == (*before,)
@@ -172,8 +172,10 @@ def test_the_worker_finds_what_the_conversation_has_in_memory() -> None:
     assert [result.text for result in memory.unseen_results(["call_9", "call_0"])] == ["first"]
 
 
-@pytest.mark.parametrize("earlier", [Packed(data="nonsense"), StoredInRun(run_id="r"), Packed(data="")])
-def test_a_prefix_that_is_elsewhere_or_can_not_be_read_is_not_known(earlier: Packed | StoredInRun) -> None:
+@pytest.mark.parametrize(
+    "earlier", [PackedTranscript(data="nonsense"), StoredInRun(run_id="r"), PackedTranscript(data="")]
+)
+def test_a_prefix_that_is_elsewhere_or_can_not_be_read_is_not_known(earlier: PackedTranscript | StoredInRun) -> None:
     held = RecentMessages("")
     state = State(Start(agent="clerk", carry=CarryOver(earlier=earlier, length=1)), run_began=0.0, on_prefix=held.add)
     assert whole_prefix(state, held) is None

@@ -12,7 +12,7 @@ import pytest
 
 from everturn import Agent, Model, ModelSettings, Reviewer, ToolCall, generate, tool
 from everturn.activities.planning import plan_calls
-from everturn.activities.tool_contexts import Spent
+from everturn.activities.tool_contexts import TurnSpending
 from everturn.errors import ConfigError, InvalidAgent
 from everturn.guardrails import Judge
 from everturn.plans import GatedPlan, Review
@@ -50,7 +50,7 @@ async def reviewed(judge: ScriptedModel, name: str = "refund", cents: int = 5, *
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
 async def test_a_verdict_is_the_models_and_its_cost_is_counted(scripted: Scripted, word: str) -> None:
-    spent = Spent.of_this_turn()
+    spent = TurnSpending.of_this_turn()
     judge = scripted([say(verdict(word), usage={"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100})])
     review = await reviewed(judge)
     assert review == Review(verdict=word, by="model:scripted:judge", reason="as I see it")  # type: ignore[arg-type]

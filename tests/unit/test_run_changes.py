@@ -11,7 +11,7 @@ import pytest
 from temporalio import workflow
 
 from everturn import names
-from everturn.carryover import CarryOver, Packed, StoredInRun, WorkerFacts
+from everturn.carryover import CarryOver, PackedTranscript, StoredInRun, WorkerFacts
 from everturn.packed_messages import pack
 from everturn.payloads import Start
 from everturn.records import Message, Text, ToolResult
@@ -85,7 +85,7 @@ def test_a_run_with_a_longer_timeout_of_its_tasks_ends_after_a_second(
 
 @pytest.mark.parametrize("beside", [0, 1])
 def test_what_is_packed_small_enough_travels_on(beside: int, run: Run) -> None:
-    packed = Packed(data="x" * (MAX_PACKED_BYTES + beside))
+    packed = PackedTranscript(data="x" * (MAX_PACKED_BYTES + beside))
     assert continue_as_new.hold_earlier(packed) == (StoredInRun(run_id="r") if beside else packed)
     elsewhere = StoredInRun(run_id="x" * 2 * MAX_PACKED_BYTES)
     assert continue_as_new.hold_earlier(elsewhere) == elsewhere
@@ -100,7 +100,7 @@ def test_a_prefix_travels_on_if_it_packs_small_enough(beside: int, run: Run, bou
     packed = pack(messages)
     bounds(packed_bytes=len(packed) - beside)
     handed = continue_as_new._earlier_messages(one, recent)
-    assert handed == (StoredInRun(run_id="r") if beside else Packed(data=packed))
+    assert handed == (StoredInRun(run_id="r") if beside else PackedTranscript(data=packed))
 
 
 @pytest.mark.parametrize("beside", [0, 1])
@@ -108,7 +108,7 @@ def test_a_text_of_twenty_times_that_is_packed_still(beside: int, run: Run, monk
     message = Message.user("x" * (continue_as_new.LIKELY_TOO_LONG - len(Message.user("").model_dump_json()) + beside))
     monkeypatch.setattr(continue_as_new, "whole_prefix", lambda *_: (message,))
     handed = continue_as_new._earlier_messages(state(), RecentMessages(""))
-    assert isinstance(handed, StoredInRun if beside else Packed)
+    assert isinstance(handed, StoredInRun if beside else PackedTranscript)
 
 
 def test_a_prefix_that_is_not_in_memory_is_where_it_is(run: Run) -> None:
@@ -189,7 +189,7 @@ def test_messages_that_are_due_are_brought_along_at_once() -> None:
     "carried",
     [
         {"keep_by": None, "earlier": StoredInRun(run_id="r")},
-        {"keep_by": 7.0, "earlier": Packed(data="")},
+        {"keep_by": 7.0, "earlier": PackedTranscript(data="")},
         {"keep_by": 7.0},
     ],
 )
@@ -204,7 +204,7 @@ def test_messages_that_were_brought_along_are_handed_on() -> None:
     carry = CarryOver(length=2, earlier=StoredInRun(run_id="r"), keep_by=BEGAN.timestamp() + 50, started_at=1.0)
     run = PlayedConversation(message=(), keep_open=600.0, carry=carry).begin()
     run.fire(*(timer for timer in run.timers if timer.seconds < 600.0))
-    run.complete(names.KEEP_TRANSCRIPT, Packed(data=pack(before)))
+    run.complete(names.KEEP_TRANSCRIPT, PackedTranscript(data=pack(before)))
     run.signal(names.MESSAGE, text="Next")
     run.suggested = True
     run.signal(names.MESSAGE, text="More").reply("Yes.")

@@ -13,10 +13,10 @@ from everturn.carryover import (
     Beginning,
     CarryOver,
     OpenReply,
-    Packed,
+    PackedTranscript,
     QuestionToPerson,
     StoredInRun,
-    View,
+    TranscriptView,
     WorkerFacts,
 )
 from everturn.heartbeats.details import SeenReply
@@ -155,8 +155,8 @@ def test_calls_that_waited_in_the_run_before_wait_in_this_one() -> None:
 def test_what_a_conversation_was_begun_with_stays_what_it_was() -> None:
     began = Beginning(agent="first", text="Once")
     state = next_run({"began": began}, message="Hello")
-    assert state.carry_over(earlier=Packed(data=""), keep_by=None).began == began
-    first = new(message="Hello").carry_over(earlier=Packed(data=""), keep_by=None).began
+    assert state.carry_over(earlier=PackedTranscript(data=""), keep_by=None).began == began
+    first = new(message="Hello").carry_over(earlier=PackedTranscript(data=""), keep_by=None).began
     assert first is not None
     assert (first.agent, first.text) == ("clerk", "Hello")
 
@@ -394,9 +394,9 @@ def test_a_summary_comes_before_what_the_model_has_not_seen(text: str, length: i
     assert state.totals.budget == budget
 
 
-@pytest.mark.parametrize("shown", [None, View(trim_before=3)])
-def test_a_reply_without_a_view_leaves_it_as_it_was(shown: View | None) -> None:
-    before = View(trim_before=1)
+@pytest.mark.parametrize("shown", [None, TranscriptView(trim_before=3)])
+def test_a_reply_without_a_view_leaves_it_as_it_was(shown: TranscriptView | None) -> None:
+    before = TranscriptView(trim_before=1)
     state = next_run({"view": before})
     state.take_reply(reply("Hi.", view=shown))
     assert state.view == (shown or before)
@@ -450,8 +450,8 @@ def test_the_unseen_become_a_part_of_the_prefix_without_a_reply() -> None:
 
 def test_messages_that_were_brought_along_need_not_be_brought_again() -> None:
     state = next_run({"keep_by": 7.0, "earlier": StoredInRun(run_id="r")})
-    state.prefix.take_earlier(Packed(data=""))
-    assert (state.prefix.keep_by, state.prefix.earlier) == (None, Packed(data=""))
+    state.prefix.take_earlier(PackedTranscript(data=""))
+    assert (state.prefix.keep_by, state.prefix.earlier) == (None, PackedTranscript(data=""))
 
 
 def test_a_result_without_a_successor_hands_nothing_over() -> None:
@@ -671,10 +671,10 @@ def test_the_limit_of_time_is_counted_from_the_beginning() -> None:
 
 
 def handed_on(state: State, **about: Any) -> CarryOver:
-    return state.carry_over(**{"earlier": Packed(data=""), "keep_by": None} | about)
+    return state.carry_over(**{"earlier": PackedTranscript(data=""), "keep_by": None} | about)
 
 
-@pytest.mark.parametrize(("earlier", "by"), [(Packed(data=""), None), (StoredInRun(run_id="r"), 9.0)])
+@pytest.mark.parametrize(("earlier", "by"), [(PackedTranscript(data=""), None), (StoredInRun(run_id="r"), 9.0)])
 def test_only_messages_that_are_elsewhere_have_to_be_brought_along(earlier: Any, by: float | None) -> None:
     assert handed_on(new(), earlier=earlier, keep_by=9.0).keep_by == by
 

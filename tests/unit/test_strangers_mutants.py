@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from everturn import tool
 from everturn.activities import tool_retries
 from everturn.calls.decision_records import Deny
 from everturn.calls.pending_calls import PendingCall, rules_of
-from everturn.carryover import CarryOver, Packed, QuestionToPerson, StoredInRun, WorkerFacts
+from everturn.carryover import CarryOver, PackedTranscript, QuestionToPerson, StoredInRun, WorkerFacts
 from everturn.errors import Retry
 from everturn.heartbeats.details import SeenReply
 from everturn.history.revival import next_life
@@ -24,7 +24,8 @@ from everturn.plans import Expiry, RunPlan, RunTool, WaitReason
 from everturn.policy import Condition, Rule
 from everturn.records import Message, Successor, ToolCall, ToolResult, Usage
 from everturn.state import State
-from everturn.workflows import approvals, continue_as_new, new_waits
+from everturn.workflows import continue_as_new, new_waits
+from everturn.workflows.expiry import wait_until_expired
 
 
 def state(**carried: Any) -> State:
@@ -93,21 +94,13 @@ async def test_a_reminder_makes_nothing_expire_later(
         slept.append((summary.partition(" ")[0], seconds))
         now[0] += seconds
 
-    monkeypatch.setattr(approvals.workflow, "sleep", sleep)
-    monkeypatch.setattr(approvals.workflow, "now", lambda: datetime.fromtimestamp(now[0], UTC))
+    monkeypatch.setattr(workflow, "sleep", sleep)
+    monkeypatch.setattr(workflow, "now", lambda: datetime.fromtimestamp(now[0], UTC))
     expiry = Expiry(after=50.0, verdict="deny", remind_before=remind_before)
     call = ToolCall(call_id="c", name="pay", arguments={})
     asked = QuestionToPerson(call_id="c", reason="needs_approval", since=1_000.0)
     pending = PendingCall(call, RunPlan(call_id="c", expiry=expiry), asked)
-    decided: list[str] = []
-
-    class Waiting:
-        def decide(self, call_id: str, _: Any) -> None:
-            decided.append(call_id)
-
-    expires: Coroutine[Any, Any, None] = approvals.PendingApprovals._wait_for_expiry(Waiting(), pending, expiry)  # type: ignore[arg-type]
-    await expires
-    assert decided == ["c"]
+    await wait_until_expired(pending, expiry)
     assert now[0] == pytest.approx(1_050.0)
     assert len(slept) == (2 if remind_before in (10.0, 49.0) else 1)
 
@@ -151,7 +144,7 @@ def test_what_was_told_two_runs_ago_is_not_told_again() -> None:
     unseen = (Message(role="tool", parts=(ToolResult(call_id="a", name="pay", content=()),)),)
     one = state(unseen=unseen, told=("a",))
     assert one.unseen.in_events == ("a",)
-    assert one.carry_over(earlier=Packed(data=""), keep_by=None).told == ("a",)
+    assert one.carry_over(earlier=PackedTranscript(data=""), keep_by=None).told == ("a",)
 
 
 def test_another_life_has_all_of_its_time() -> None:

@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from everturn import Budget
 from everturn.budgets.calls import NoAnswer
 from everturn.budgets.ledger import UNTOLD_TURNS, Ledger
-from everturn.budgets.records import BudgetNote, BudgetStart, SpendingAnswer, SpendingBatch, Terms
+from everturn.budgets.records import BudgetNote, BudgetStart, BudgetTerms, SpendingAnswer, SpendingBatch
 from everturn.budgets.spending import TenantSpending
 from everturn.payloads import ModelReply
 from everturn.records import Message, Usage
@@ -31,7 +31,7 @@ class Tenant:
     tenant = "acme"
 
     def __init__(self, **terms: Any) -> None:
-        self.ledger = Ledger(BudgetStart(tenant=self.tenant, budget=Terms.from_budget(Budget(**terms))))
+        self.ledger = Ledger(BudgetStart(tenant=self.tenant, budget=BudgetTerms.from_budget(Budget(**terms))))
         self.now = 20_000.5 * 86_400
         self.updates = 0
         self.silent = False

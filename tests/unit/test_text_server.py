@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.heartbeats.details import Streamed
+from everturn.heartbeats.details import StreamedText
 from everturn.live import text_server, turn_text
 from everturn.live.lane import decode_text
 from everturn.live.text_server import TextServer
@@ -29,8 +29,8 @@ async def server() -> AsyncIterator[TextServer]:
     await server.close()
 
 
-def said(at: int, text: str) -> Streamed:
-    return Streamed(turn=1, every=0, at=at, pieces=(("text", text),))
+def said(at: int, text: str) -> StreamedText:
+    return StreamedText(turn=1, every=0, at=at, pieces=(("text", text),))
 
 
 async def filled(count: int, chars: int = 1000) -> TurnText:

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError, FailureError, TimeoutType
 from everturn import names
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows import tool_results
-from everturn.workflows.activity_results import Unreadable
+from everturn.workflows.activity_results import UnreadableResult
 from everturn.workflows.applied_decisions import AppliedDecision
 from tests.support.activity_errors import activity_error, child_error
 
@@ -103,7 +103,7 @@ def test_the_model_is_told_why_a_call_has_no_result(kind: str, *, begun: bool) -
             "The tool could not be run: its worker was lost, took too long, or could not reach Temporal (heartbeat "
             "timeout). It may or may not have taken effect.",
         ),
-        (Unreadable("it is empty"), "The tool could not be run: it is empty"),
+        (UnreadableResult("it is empty"), "The tool could not be run: it is empty"),
     ],
 )
 def test_a_lost_call_may_have_taken_effect(error: Any, text: str) -> None:
@@ -136,7 +136,7 @@ def test_what_an_error_says_beside_its_message() -> None:
     assert (tool_results.detail_of(error, "cure"), tool_results.detail_of(error, "fallback")) == ("deploy it", None)
     assert (tool_results.not_hosted(error), tool_results.may_have_run(error)) == (True, True)
     assert (tool_results.kind_of(error), tool_results.cause_of(error)) == (names.NOT_HOSTED, "nobody has it")
-    unreadable = Unreadable("it is empty")
+    unreadable = UnreadableResult("it is empty")
     assert (tool_results.left_by(unreadable), tool_results.proposed_by(unreadable)) == (None, None)
     assert (tool_results.kind_of(unreadable), tool_results.cause_of(unreadable)) == (
         names.UNREADABLE_RESULT,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, field_serializer
 
 from everturn import Document, Image, Text, ToolContext, ToolFailed, tool
 from everturn.tools.results import error_text
-from everturn.tools.unwritten_results import Unwritten
+from everturn.tools.unwritten_results import UnwrittenResult
 from tests.support.vendors import langchain_callbacks, langchain_tools
 
 CONTEXT = ToolContext(call_id="c1")
@@ -73,7 +73,7 @@ async def test_a_result_that_can_not_be_shown_says_that_the_tool_ran(make: Any, 
 
     function = pay if kind == "sync" else pay_later
     timeout = timedelta(seconds=0.2 if make is slow else 60)
-    with pytest.raises(Unwritten) as failure:
+    with pytest.raises(UnwrittenResult) as failure:
         await tool(function, name="pay", timeout=timeout).run({}, CONTEXT)
     text = error_text(failure.value)
     assert text.startswith("The tool ran, and what it did stands: do not call it again")
@@ -139,7 +139,7 @@ async def test_what_fails_in_langchain_after_its_tool_says_that_the_tool_ran(
     paying = langchain_tools.StructuredTool.from_function(**given, name="pay", description="Pays.", **options())
     if kind == "class":
         paying = Pay(**options())
-    with pytest.raises(Unwritten) as failure:
+    with pytest.raises(UnwrittenResult) as failure:
         await tool(paying).run({}, CONTEXT)
     text = error_text(failure.value)
     assert text.startswith("The tool ran, and what it did stands: do not call it again")

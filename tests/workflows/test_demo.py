@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.demo.checks import Played, check_demo
+from everturn.cli.demo.checks import PlayedDemo, check_demo
 from everturn.cli.demo.kill import Kill
 from everturn.cli.demo.stage import INVOICES, SCRIPTED, Stage
 from everturn.devserver import DevServer
@@ -77,7 +77,7 @@ BOOKED = {"2026-101": 20340, "2026-102": 50895, "2026-103": 17675, "2026-105": 7
 REPORT = "| **all** | | **1,651.10** |\n"
 
 
-def played(**changes: object) -> Played:
+def played(**changes: object) -> PlayedDemo:
     """A conversation that went as it should."""
     bookings = [
         ToolCall(call_id=f"b{index}", name="book", arguments={"invoice": invoice, "supplier": "s", "cents": cents})
@@ -101,7 +101,7 @@ def played(**changes: object) -> Played:
         Message(role="assistant", parts=(Text(text="Done."),)),
     ]
     facts = {"messages": messages, "kill": KILL, "second_tries": [KILLED + timedelta(seconds=5)], **changes}
-    return Played(conversation_id="x", chain_id="r", **facts)  # type: ignore[arg-type]
+    return PlayedDemo(conversation_id="x", chain_id="r", **facts)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def stage(tmp_path: Path) -> Stage:
     return stage
 
 
-def failed(stage: Stage, it: Played) -> list[int]:
+def failed(stage: Stage, it: PlayedDemo) -> list[int]:
     return [index for index, check in enumerate(check_demo(stage, it)) if not check.happened]
 
 

@@ -19,7 +19,7 @@ from everturn.cli.doctor import _live_findings
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.heartbeats.details import LiveAt
-from everturn.history.reader import Reading
+from everturn.history.reader import RunReading
 from everturn.history.steps import TurnScheduled
 from everturn.live.configured_lane import lane_of
 from everturn.live.lane import TurnKey
@@ -46,7 +46,7 @@ async def turn_of(client: Client, conversation_id: str) -> tuple[TurnKey, LiveAt
     described = await handle.describe()
     [turn] = described.raw_description.pending_activities
     key = TurnKey(client.temporal.namespace, described.run_id or "", turn.activity_id)
-    reader = Reading(client.temporal).reader
+    reader = RunReading(client.temporal).reader
     steps = [await reader.read_event(event) for event in (await handle.fetch_history()).events]
     [live_at] = [
         step.request.live_at

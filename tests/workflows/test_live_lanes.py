@@ -13,7 +13,7 @@ from redis import Redis
 
 from everturn import Client, events
 from everturn.devserver import DevServer
-from everturn.heartbeats.details import Streamed, whole_reply
+from everturn.heartbeats.details import StreamedText, whole_reply
 from everturn.heartbeats.profiles import PROFILES
 from everturn.testing import ScriptedModel, cut, slow
 from tests.support.agents import agent_on, hosting
@@ -185,10 +185,10 @@ async def test_what_people_saw_of_a_reply_stays_when_they_stop_it(
 
 
 def test_what_was_said_is_put_together_from_pieces_that_follow_each_other() -> None:
-    def said(at: int, *texts: str, attempt: int = 1) -> Streamed:
-        return Streamed(every=0, attempt=attempt, at=at, pieces=tuple(("text", text) for text in texts))
+    def said(at: int, *texts: str, attempt: int = 1) -> StreamedText:
+        return StreamedText(every=0, attempt=attempt, at=at, pieces=tuple(("text", text) for text in texts))
 
-    def text(*pieces: Streamed) -> str | None:
+    def text(*pieces: StreamedText) -> str | None:
         reply = whole_reply(pieces)
         return None if reply is None else "".join(text for _, text in reply.pieces)
 

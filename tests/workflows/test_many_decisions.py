@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from everturn import Agent, Client, Conversation, Message, tool
-from everturn.client.many_decisions import AT_ONCE, Many, decide_all
+from everturn.client.many_decisions import AT_ONCE, DecisionForMany, decide_all
 from everturn.errors import Refused
 from everturn.payloads import WaitingCall
 from everturn.testing import ScriptedModel, call
@@ -127,7 +127,7 @@ async def test_from_the_command_line(client: Client, scripted: Scripted, shell: 
 
 @pytest.mark.parametrize("reason", ["outcome_unknown", "invalid_edit", "has_not_run", "tool_asks"])
 def test_what_may_have_run_or_was_edited_is_not_decided_on_with_others(reason: Any) -> None:
-    many = Many.from_options("approve", tool=None, where={}, words=None, always=False, within=None)
+    many = DecisionForMany.from_options("approve", tool=None, where={}, words=None, always=False, within=None)
     assert many._is_about(WaitingCall(call_id="a", tool="refund", reason="needs_approval"))
     assert not many._is_about(WaitingCall(call_id="a", tool="refund", reason=reason))
 
@@ -142,7 +142,7 @@ async def test_a_conversation_is_read_from_the_list_when_there_is_room_for_it() 
             taken.append(number)
             yield number
 
-    class Slow(Many):
+    class Slow(DecisionForMany):
         async def decide(self, conversation: Any) -> Any:
             await may_end.wait()
             return [conversation]
@@ -159,7 +159,9 @@ async def test_a_conversation_is_read_from_the_list_when_there_is_room_for_it() 
 
 def test_conditions_that_are_none_are_refused() -> None:
     with pytest.raises(Refused, match="no condition 'atmost'"):
-        Many.from_options("approve", tool=None, where={"cents": {"atmost": 5}}, words=None, always=False, within=None)
+        DecisionForMany.from_options(
+            "approve", tool=None, where={"cents": {"atmost": 5}}, words=None, always=False, within=None
+        )
 
 
 async def test_a_policy_that_a_conversation_starts_with_decides_from_its_first_turn_on(

@@ -15,7 +15,7 @@ from everturn.activities.agent_store import AgentStore
 from everturn.cli import connect, follow
 from everturn.cli.terminal import Screen
 from everturn.client import pollers
-from everturn.client.missing_worker import Silence
+from everturn.client.missing_worker import MissingWorkerWatch
 from everturn.client.unpolled_queue import AwaitedQueue
 from everturn.errors import InvalidAgent, NotFound
 from everturn.events import WorkerAwaited
@@ -176,7 +176,7 @@ async def test_who_waits_for_a_person_or_a_tool_is_not_told_of_workers(
         conversation = await client.start("clerk", "hi")
         replied = asyncio.create_task(conversation.reply())
         await begun.wait()
-        silence = Silence(client.temporal, conversation.id)
+        silence = MissingWorkerWatch(client.temporal, conversation.id)
         looked: list[AwaitedQueue | bool] = []
         queue = silence._find_queue
 

@@ -16,7 +16,7 @@ import pytest
 
 from everturn import Client, Conversation, Worker, tool
 from everturn.activities.prefix_cache import digest_of
-from everturn.carryover import CarryOver, Packed
+from everturn.carryover import CarryOver, PackedTranscript
 from everturn.devserver import DevServer
 from everturn.packed_messages import pack
 from everturn.payloads import Start
@@ -62,7 +62,9 @@ def asked(model: ScriptedModel) -> set[str]:
 async def fork(client: Client, messages: tuple[Message, ...], *, at: int, said: str, name: str) -> Conversation:
     """Another conversation, from behind message `at` on; its prefix may be in memory already."""
     prefix, unseen = messages[:at], tuple(message for message in messages[at : at + 1] if message.role == "tool")
-    carried = CarryOver(earlier=Packed(data=pack(prefix)), length=len(prefix), digest=digest_of(prefix), unseen=unseen)
+    carried = CarryOver(
+        earlier=PackedTranscript(data=pack(prefix)), length=len(prefix), digest=digest_of(prefix), unseen=unseen
+    )
     await client._start_workflow(Start(agent="reader", message=said, carry=carried), name)
     return client.conversation(name)
 

@@ -31,7 +31,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedDemo:
     """A demo that was played, with everything to check."""
 
     conversation_id: str
@@ -50,7 +50,7 @@ class Played:
                     yield call, result
 
 
-def check_demo(stage: Stage, played: Played) -> list[Check]:
+def check_demo(stage: Stage, played: PlayedDemo) -> list[Check]:
     return [
         _check_kill(played),
         _check_journal(stage, played),
@@ -60,7 +60,7 @@ def check_demo(stage: Stage, played: Played) -> list[Check]:
     ]
 
 
-def _check_kill(played: Played) -> Check:
+def _check_kill(played: PlayedDemo) -> Check:
     kill = played.kill
     if kill is None:
         return Check(False, "the worker was to be killed in the middle of a tool, but the moment never came")
@@ -71,7 +71,7 @@ def _check_kill(played: Played) -> Check:
     return Check(True, f"the worker was killed (SIGKILL); {calls} run again, {min(after):.1f} s after the kill")
 
 
-def _check_journal(stage: Stage, played: Played) -> Check:
+def _check_journal(stage: Stage, played: PlayedDemo) -> Check:
     rows = stage.read_rows(JOURNAL)
     wanted = [
         (_journal_key(played, call), *_effective_arguments(call, result, "invoice", "cents"))
@@ -89,7 +89,7 @@ def _check_journal(stage: Stage, played: Played) -> Check:
     return Check(True, f"{len(rows)} effects in {JOURNAL} for {len(wanted)} bookings, each exactly once ({when})")
 
 
-def _check_payments(stage: Stage, played: Played) -> Check:
+def _check_payments(stage: Stage, played: PlayedDemo) -> Check:
     rows = stage.read_rows("payments.csv")
     paid = list(played.effective_calls("pay"))
     wanted = [
@@ -113,7 +113,7 @@ def _check_payments(stage: Stage, played: Played) -> Check:
     return Check(True, f"{count} in payments.csv, approved and made exactly once")
 
 
-def _check_report(stage: Stage, played: Played) -> Check:
+def _check_report(stage: Stage, played: PlayedDemo) -> Check:
     path = stage.books / "report.md"
     written = [
         str(_effective_arguments(call, result, "markdown")[0])
@@ -129,7 +129,7 @@ def _check_report(stage: Stage, played: Played) -> Check:
     return Check(True, f"report.md is there, {len(text.splitlines())} lines{sum_note}")
 
 
-def _check_transcript(played: Played) -> Check:
+def _check_transcript(played: PlayedDemo) -> Check:
     """Each reply's calls are answered in their order, in the very next message; and a reply in words ends it."""
     calls = 0
     for message, following in zip(played.messages, [*played.messages[1:], None], strict=True):
@@ -149,7 +149,7 @@ def _check_transcript(played: Played) -> Check:
     return Check(True, f"the transcript is complete: {len(played.messages)} messages, {calls} calls, {calls} results")
 
 
-def _journal_key(played: Played, call: ToolCall) -> str:
+def _journal_key(played: PlayedDemo, call: ToolCall) -> str:
     return f"{played.conversation_id}:{played.chain_id}:{call.call_id}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from everturn.cli.demo.checks import Check, Played, check_demo
+from everturn.cli.demo.checks import Check, PlayedDemo, check_demo
 from everturn.cli.demo.kill import Kill, kill_in_the_middle, second_tries
 from everturn.cli.demo.stage import Stage, set_up_stage
 from everturn.cli.render import marked_text, transcript_lines
@@ -57,7 +57,7 @@ async def _play_on(set_up: Stage, screen: Screen, started: float) -> list[Check]
     tries = await second_tries(set_up, conversation.id)
     described = await set_up.client.temporal.get_workflow_handle(conversation.id).describe()
     chain_id = described.raw_description.workflow_execution_info.first_run_id
-    checks = check_demo(set_up, Played(conversation.id, chain_id, messages, _kill_result(kill), tries))
+    checks = check_demo(set_up, PlayedDemo(conversation.id, chain_id, messages, _kill_result(kill), tries))
     _print_results(set_up, conversation, screen, messages, checks, seconds=time.monotonic() - started)
     return checks
 

@@ -15,7 +15,14 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from everturn.providers.batching.api import MAX_LISTED, Calls, Line, LineResult, LineResults, Undecided
+from everturn.providers.batching.api import (
+    MAX_LISTED,
+    BatchEndpoint,
+    BatchRequest,
+    LineResult,
+    LineResults,
+    UnknownCreation,
+)
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
 
 _PATH: Final = "/v1/messages/batches"
@@ -28,10 +35,10 @@ class AnthropicBatches:
     most_bytes = 96 * 1024 * 1024
     """Anthropic takes 256 MB."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: BatchEndpoint) -> None:
         self._calls = calls
 
-    async def create(self, name: str, lines: Sequence[Line]) -> str:  # noqa: ARG002 - there is no place for it
+    async def create(self, name: str, lines: Sequence[BatchRequest]) -> str:  # noqa: ARG002 - there is no place for it
         requests = b",".join(
             b'{"custom_id":' + write_json(line.id) + b',"params":' + line.content + b"}" for line in lines
         )
@@ -48,7 +55,7 @@ class AnthropicBatches:
                 return a_str(batch["id"])
         if len(ended) < len(candidates):
             open_ids = ", ".join(a_str(batch.get("id")) for batch in candidates if batch not in ended)
-            raise Undecided(f"{open_ids} may be it, which shows when it has ended")
+            raise UnknownCreation(f"{open_ids} may be it, which shows when it has ended")
         return ""
 
     async def _since(self, since: float) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ MAX_RESULTS_BYTES: Final = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BatchRequest:
     """One request of a batch."""
 
     id: str
@@ -60,7 +60,7 @@ class BatchApi(Protocol):
     most_bytes: int
     """Of a batch."""
 
-    async def create(self, name: str, lines: Sequence[Line]) -> str:
+    async def create(self, name: str, lines: Sequence[BatchRequest]) -> str:
         """Creates a batch and returns its id. `name` is kept with it, if the provider has a place for that."""
 
     async def find(self, name: str, lines: Sequence[str], *, since: float) -> str:
@@ -74,12 +74,12 @@ class BatchApi(Protocol):
         """One line's result."""
 
 
-class Undecided(Exception):
+class UnknownCreation(Exception):
     """Whether a batch was created can't be known yet. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class BatchEndpoint:
     """HTTP to the batches of an endpoint."""
 
     endpoint: ModelEndpoint

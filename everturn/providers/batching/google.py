@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from everturn.providers.batching.api import MAX_LISTED, Calls, Line, LineResult, LineResults
+from everturn.providers.batching.api import MAX_LISTED, BatchEndpoint, BatchRequest, LineResult, LineResults
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
 
 _PAGE: Final = 100
@@ -23,12 +23,12 @@ class GoogleBatches:
     most_bytes = 18 * 1024 * 1024
     """Gemini takes 20 MB."""
 
-    def __init__(self, calls: Calls, path: str) -> None:
+    def __init__(self, calls: BatchEndpoint, path: str) -> None:
         """`path`: of the live endpoint, /v1beta/models/NAME:generateContent."""
         self._calls = calls
         self._model_path = path.rpartition(":")[0]
 
-    async def create(self, name: str, lines: Sequence[Line]) -> str:
+    async def create(self, name: str, lines: Sequence[BatchRequest]) -> str:
         requests = b",".join(
             b'{"request":' + line.content + b',"metadata":{"key":' + write_json(line.id) + b"}}" for line in lines
         )

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from everturn.providers.batching.api import MAX_LISTED, Calls, Line, LineResult, LineResults
+from everturn.providers.batching.api import MAX_LISTED, BatchEndpoint, BatchRequest, LineResult, LineResults
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
 
 _NAME: Final = "everturn_batch"
@@ -24,12 +24,12 @@ class OpenAIBatches:
     most_bytes = 96 * 1024 * 1024
     """OpenAI takes 200 MB. The worker that sends a batch holds it in memory."""
 
-    def __init__(self, calls: Calls, path: str) -> None:
+    def __init__(self, calls: BatchEndpoint, path: str) -> None:
         """`path`: of the live endpoint, such as /responses."""
         self._calls = calls
         self._url = f"/v1{path}"
 
-    async def create(self, name: str, lines: Sequence[Line]) -> str:
+    async def create(self, name: str, lines: Sequence[BatchRequest]) -> str:
         file_id = await self._upload(name, lines)
         body = {
             "input_file_id": file_id,
@@ -41,7 +41,7 @@ class OpenAIBatches:
         with self._calls.reading():
             return str(answer["id"])
 
-    async def _upload(self, name: str, lines: Sequence[Line]) -> str:
+    async def _upload(self, name: str, lines: Sequence[BatchRequest]) -> str:
         content = b"".join(self._pieces(lines))
         # Only httpx's encoding of the form: it is sent like everything else.
         form = httpx.Request(
@@ -56,7 +56,7 @@ class OpenAIBatches:
         with self._calls.reading():
             return str(answer["id"])
 
-    def _pieces(self, lines: Sequence[Line]) -> Iterator[bytes]:
+    def _pieces(self, lines: Sequence[BatchRequest]) -> Iterator[bytes]:
         for line in lines:
             head = {"custom_id": line.id, "method": "POST", "url": self._url}
             yield write_json(head)[:-1] + b',"body":' + line.content + b"}\n"

@@ -10,12 +10,12 @@ from everturn.models import Model
 from everturn.providers import bound_thoughts, failures
 from everturn.providers.base import Request
 from everturn.providers.batching.anthropic import AnthropicBatches
-from everturn.providers.batching.api import BatchApi, Calls, LineResult
+from everturn.providers.batching.api import BatchApi, BatchEndpoint, LineResult
 from everturn.providers.batching.google import GoogleBatches
 from everturn.providers.batching.openai import OpenAIBatches
 from everturn.providers.bound_thoughts import BoundRequest, marked_reply, without_stale_thoughts
 from everturn.providers.catalog import resolve_endpoint
-from everturn.providers.http import Prepared, prepare_request, request_headers
+from everturn.providers.http import PreparedRequest, prepare_request, request_headers
 from everturn.providers.refused_grammars import loosened, without_refused
 from everturn.providers.tool_schemas import fit_schemas, undo_fit_schemas
 from everturn.records import Reply
@@ -30,7 +30,7 @@ class TurnLine:
 
     question: Request
     sent: BoundRequest
-    prepared: Prepared
+    prepared: PreparedRequest
 
     def read_reply(self, body: Any) -> Reply:
         """The reply that its result holds. Raises ProviderError."""
@@ -63,18 +63,18 @@ def line_of(question: Request, *, without_thoughts: bool = False) -> TurnLine:
     return TurnLine(question, sent, prepare_request(sent.request))
 
 
-def api_of(prepared: Prepared) -> BatchApi:
+def api_of(prepared: PreparedRequest) -> BatchApi:
     """The batches that a line goes to."""
-    return _api(Calls(prepared.endpoint, prepared.headers), prepared.path)
+    return _api(BatchEndpoint(prepared.endpoint, prepared.headers), prepared.path)
 
 
 def batches_of(model: Model) -> BatchApi:
     """The batches of a model's provider, to find, poll, cancel and read them. Raises as `resolve_endpoint`."""
     endpoint = resolve_endpoint(model)
-    return _api(Calls(endpoint, request_headers((), tuple(endpoint.key_headers().items()))), "")
+    return _api(BatchEndpoint(endpoint, request_headers((), tuple(endpoint.key_headers().items()))), "")
 
 
-def _api(calls: Calls, path: str) -> BatchApi:
+def _api(calls: BatchEndpoint, path: str) -> BatchApi:
     match calls.endpoint.provider:
         case "openai" | "openai-chat":
             return OpenAIBatches(calls, path)

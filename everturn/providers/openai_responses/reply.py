@@ -65,7 +65,7 @@ def decode(body: object, request: Request) -> Reply:
 
 
 @dataclass(slots=True)
-class _Place:
+class _ReceivedItem:
     """An item as received so far."""
 
     index: int
@@ -124,8 +124,8 @@ class Assembler:
     resumed_after: int = -1
     """Events up to this number came before the connection broke: a server may send them again."""
     _response: dict[str, Any] = field(default_factory=dict)
-    _places: list[_Place] = field(default_factory=list)
-    _latest: dict[int, _Place] = field(default_factory=dict)
+    _places: list[_ReceivedItem] = field(default_factory=list)
+    _latest: dict[int, _ReceivedItem] = field(default_factory=dict)
     """By output_index, the latest item under it. Small servers give one index to several items."""
 
     @property
@@ -258,7 +258,7 @@ class Assembler:
         if place is None and latest and latest.may_hold(item, over=latest.finished is not None):
             place = latest
         if place is None:
-            place = _Place(index)
+            place = _ReceivedItem(index)
             self._places.append(place)
         self._latest[index] = place
         if over:
@@ -277,7 +277,7 @@ class Assembler:
         whole_items += [{}] * (len(items) - len(whole_items))
         return [_with_seal(item, same) for item, same in zip(items, whole_items, strict=True)]
 
-    def _fill_item(self, place: _Place) -> Item:
+    def _fill_item(self, place: _ReceivedItem) -> Item:
         """An item put together from its deltas, because its last event did not come."""
         pieces = {where: "".join(texts) for where, texts in place.pieces.items()}
         status = "incomplete" if self._cut_short else "completed"

@@ -20,7 +20,7 @@ from everturn.tools.context_ask import AsksPerson, current_answer
 from everturn.tools.mcp import error_codes, tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
-from everturn.tools.mcp.failed_calls import CallFailures, Later, cut_text, tool_failed
+from everturn.tools.mcp.failed_calls import CallFailures, NothingHasRun, cut_text, tool_failed
 from everturn.tools.mcp.listed_tools import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
@@ -109,7 +109,7 @@ class ServerCall:
             except MCPError as error:
                 next_try = await self._failures.judge_error(connection, error, answers)
             except NotConnected as error:
-                next_try = Later(str(error))
+                next_try = NothingHasRun(str(error))
             except ConnectionLost as error:
                 raise self._failures.lost_error(str(error)) from None
             except ValidationError as error:

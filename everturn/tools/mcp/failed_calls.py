@@ -29,7 +29,7 @@ CHECK_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Later:
+class NothingHasRun:
     """Nothing has run, and the call may be made later."""
 
     cause: str
@@ -50,7 +50,9 @@ class CallFailures:
         self._once = once
         self._begun_anew = False
 
-    async def judge_error(self, connection: ServerConnection, error: MCPError, answers: Answers) -> Later | None:
+    async def judge_error(
+        self, connection: ServerConnection, error: MCPError, answers: Answers
+    ) -> NothingHasRun | None:
         """If nothing has run: when to try again, or None for at once. Raises the error otherwise."""
         from mcp import types
 
@@ -60,7 +62,7 @@ class CallFailures:
             case error_codes.TOO_MUCH:
                 raise self.unread_result_error(error)
             case error_codes.NOT_SENT:
-                return Later(error.message)
+                return NothingHasRun(error.message)
             case error_codes.CONNECTION_CLOSED | error_codes.LOST:
                 await self._connections.renew(connection)
                 raise self.lost_error(error.message)
@@ -86,11 +88,11 @@ class CallFailures:
             return None
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
 
-    async def _judge_refusal(self, connection: ServerConnection, error: MCPError) -> Later | None:
+    async def _judge_refusal(self, connection: ServerConnection, error: MCPError) -> NothingHasRun | None:
         """As `judge_error`, for a refusal with an HTTP status."""
         status = error_codes.status_of(error)
         if status in _LATER:
-            return Later(error.message, is_reached=True, seconds=error.data.get("retry_after") or 0.0)
+            return NothingHasRun(error.message, is_reached=True, seconds=error.data.get("retry_after") or 0.0)
         if status < 500 and await self.is_forgotten(connection, error):
             return None
         await self._connections.renew(connection)  # its headers may have changed; and it may not know the session
@@ -125,7 +127,7 @@ class CallFailures:
             return error
         return None
 
-    def unreachable_error(self, later: Later) -> Exception:
+    def unreachable_error(self, later: NothingHasRun) -> Exception:
         problem = "does not take the call now" if later.is_reached else "can't be reached"
         text = f"{self._server.label} {problem}: {later.cause.rstrip('.')}."
         if not self._once:

@@ -30,7 +30,7 @@ _NOT_THE_GREETING: Final = frozenset({*_CURES, 407, 429, 503})
 
 
 @dataclass(frozen=True)
-class Problem:
+class GreetingProblem:
     words: str = ""
     """What is known beyond the error itself."""
     cure: str = ""
@@ -44,12 +44,12 @@ def may_be_the_reason(error: BaseException) -> bool:
     return code != NOT_SENT and not (code == HTTP_STATUS and status_of(error) in _NOT_THE_GREETING)
 
 
-async def problem_of(server: McpServer, error: BaseException) -> Problem:
+async def problem_of(server: McpServer, error: BaseException) -> GreetingProblem:
     if not server.url or getattr(error, "code", None) != HTTP_STATUS:
-        return Problem()
+        return GreetingProblem()
     if status_of(error) in (400, 404, 405) and await _speaks_the_old_transport(server):
-        return Problem(OLD_TRANSPORT, OLD_CURE)
-    return Problem(cure=_CURES.get(status_of(error), ""))
+        return GreetingProblem(OLD_TRANSPORT, OLD_CURE)
+    return GreetingProblem(cure=_CURES.get(status_of(error), ""))
 
 
 async def _speaks_the_old_transport(server: McpServer) -> bool:

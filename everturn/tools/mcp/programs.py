@@ -55,7 +55,7 @@ async def run_program(server: McpServer, errors: TextIO, overflow: Overflow) -> 
     )
     into, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     answers, out_of = anyio.create_memory_object_stream[SessionMessage](0)
-    unanswered = Unanswered()
+    unanswered = UnansweredRequests()
     reading = asyncio.create_task(_read_messages(process, into, overflow, unanswered))
     writing = asyncio.create_task(_write_messages(process, out_of, into, unanswered))
     try:
@@ -74,7 +74,7 @@ async def run_program(server: McpServer, errors: TextIO, overflow: Overflow) -> 
                 cast("Any", process)._transport.close()  # a child that still has the pipe would hold it open
 
 
-class Unanswered:
+class UnansweredRequests:
     """The requests that a program has been sent and has not answered."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ async def _read_messages(
     process: Process,
     into: MemoryObjectSendStream[SessionMessage | Exception],
     overflow: Overflow,
-    unanswered: Unanswered,
+    unanswered: UnansweredRequests,
 ) -> None:
     import anyio
     from mcp.shared.message import SessionMessage
@@ -145,7 +145,7 @@ async def _read_messages(
             pass  # so that it can write its last words, and end
 
 
-def _read_message(line: bytes, unanswered: Unanswered) -> types.JSONRPCMessage | None:
+def _read_message(line: bytes, unanswered: UnansweredRequests) -> types.JSONRPCMessage | None:
     """None for a line that is no message, such as one of a log."""
     from mcp import types
 
@@ -162,7 +162,7 @@ def _read_message(line: bytes, unanswered: Unanswered) -> types.JSONRPCMessage |
     return message
 
 
-def _as_unreadable(line: bytes, unanswered: Unanswered) -> types.JSONRPCError | None:
+def _as_unreadable(line: bytes, unanswered: UnansweredRequests) -> types.JSONRPCError | None:
     """The error for the request that the line was to answer: the SDK would go on waiting for it. None if it was to
     answer none."""
     from mcp import types
@@ -231,7 +231,7 @@ async def _write_messages(
     process: Process,
     out_of: MemoryObjectReceiveStream[SessionMessage],
     into: MemoryObjectSendStream[SessionMessage | Exception],
-    unanswered: Unanswered,
+    unanswered: UnansweredRequests,
 ) -> None:
     assert process.stdin is not None
     try:

@@ -78,7 +78,7 @@ def _unsaid_content(structured: Any, texts: Sequence[str], blocks: list[dict[str
     """What the content leaves out of the structured content: nothing, or all of it but long fields that it repeats."""
     if structured is None or (structured == {"result": None} and not blocks):  # a tool that only acts
         return []
-    said_values = _Said(texts, blocks)
+    said_values = _SaidValues(texts, blocks)
     if said_values.says_whole(structured):
         return []
     if not isinstance(structured, dict):
@@ -89,7 +89,7 @@ def _unsaid_content(structured: Any, texts: Sequence[str], blocks: list[dict[str
     return [Text(text=to_json(fields))]
 
 
-def _unsaid_field(name: str, value: Any, said_values: _Said) -> list[Text]:
+def _unsaid_field(name: str, value: Any, said_values: _SaidValues) -> list[Text]:
     """The only field: without its name, a text `false` says nothing."""
     if not said_values.says_whole(value):
         return [Text(text=to_json({name: value}))]
@@ -99,7 +99,7 @@ def _unsaid_field(name: str, value: Any, said_values: _Said) -> list[Text]:
     return [Text(text=to_json({name: SHOWN if is_long else value}))]
 
 
-class _Said:
+class _SaidValues:
     """What the content says, as JSON values in one form of writing, so that 1 is neither true nor 1.0."""
 
     def __init__(self, texts: Sequence[str], blocks: list[dict[str, Any]]) -> None:

@@ -106,7 +106,7 @@ async def open_streams(server: McpServer, stderr: ProgramStderr, overflow: Overf
     # A call may be silent for as long as its time-out lets it.
     timeout = httpx2.Timeout(30.0, read=None)
     headers = {"User-Agent": f"everturn/{version('everturn')}", "Accept-Encoding": ACCEPTED, **server.all_headers()}
-    transport = _Telling(overflow)
+    transport = _ReportingTransport(overflow)
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, auth=server.all_auth()) as client,
         # Events are bounded where their bytes come in.
@@ -115,7 +115,7 @@ async def open_streams(server: McpServer, stderr: ProgramStderr, overflow: Overf
         yield bound_streams(messages, answers, overflow)
 
 
-class _Telling(httpx2.AsyncHTTPTransport):
+class _ReportingTransport(httpx2.AsyncHTTPTransport):
     """The SDK ends all requests of a connection if one of them can't be sent, and forgets the status of a refusal.
     Here, each of them is answered by itself, with an error of JSON-RPC's that says what happened."""
 

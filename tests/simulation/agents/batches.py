@@ -24,7 +24,7 @@ from everturn.history import steps
 from everturn.history.reader import HistoryReader
 from everturn.providers.base import Request
 from everturn.providers.batching import turns
-from everturn.providers.batching.api import Line, LineResult, LineResults, Undecided
+from everturn.providers.batching.api import BatchRequest, LineResult, LineResults, UnknownCreation
 from everturn.records import Reply
 from everturn.storage.data_converter import data_converter
 from tests.simulation.agents.ledger import worker_at_hand
@@ -98,7 +98,7 @@ class SimulatedBatches:
 
     # ------------------------------------------------------------ as providers/batching/api.py has it
 
-    async def create(self, name: str, lines: Sequence[Line]) -> str:
+    async def create(self, name: str, lines: Sequence[BatchRequest]) -> str:
         chance = await self._on_its_way("create")
         fate = chance.random() / (self.model.trouble or 1e-9)
         if fate < 0.2:
@@ -112,7 +112,7 @@ class SimulatedBatches:
             raise errors.ConnectionFailed("the answer was lost")
         return batch.id
 
-    def _begin(self, name: str, lines: Sequence[Line]) -> SimulatedBatch:
+    def _begin(self, name: str, lines: Sequence[BatchRequest]) -> SimulatedBatch:
         now = self.server.loop.time()
         number = len(self.batches) + 1
         chance = self.chances.of("batch", number)
@@ -126,7 +126,7 @@ class SimulatedBatches:
             batch.results[line.id] = self._work_on(line, chance.random())
         return batch
 
-    def _work_on(self, line: Line, drawn: float) -> LineResult:
+    def _work_on(self, line: BatchRequest, drawn: float) -> LineResult:
         self.server.count("lines")
         fate = drawn / (self.model.trouble or 1e-9)
         if fate < 1.0:
@@ -156,7 +156,7 @@ class SimulatedBatches:
             return next((batch.id for batch in listed if batch.name == name), "")
         candidates = [batch for batch in listed if len(batch.results) == len(lines)]
         if any(batch.ends_at > now and not batch.cancelled for batch in candidates):
-            raise Undecided("one that runs may be it")
+            raise UnknownCreation("one that runs may be it")
         return next((batch.id for batch in candidates if [*batch.results] == [*lines]), "")
 
     async def is_over(self, batch_id: str) -> bool:

@@ -32,12 +32,12 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_calls import ToolCalls
-from everturn.activities.tool_contexts import Contexts
+from everturn.activities.tool_contexts import ToolContexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.batching.sending import BatchSending
 from everturn.batching.turns import BatchedTurns
 from everturn.heartbeats.worker_heartbeats import Heartbeats
-from everturn.live.heartbeat_text import Streaming
+from everturn.live.heartbeat_text import TextStreaming
 from everturn.lost_workers.journal import Journal
 from everturn.lost_workers.poison_calls import LostTries
 from everturn.settings import Settings
@@ -104,7 +104,7 @@ class SimulatedWorker:
         hosted: Mapping[str, Agent] = {agent.name: agent for agent in agents}
         if stored:
             hosted = HostedAgents({}, AgentStore(self._finding(hosted)), complete=lambda agent: agent)
-        contexts = Contexts()
+        contexts = ToolContexts()
         contexts.deps = name
         self.prefixes = PrefixCache(prefix_bytes)
         self._known_messages = KnownMessages(self.prefixes)
@@ -118,7 +118,7 @@ class SimulatedWorker:
             prefixes=self.prefixes,
             heartbeats=heartbeats,
             namespace=client.namespace,
-            streaming=Streaming(0.2),
+            streaming=TextStreaming(0.2),
             toolsets=toolsets,
             contexts=contexts,
             times=times,

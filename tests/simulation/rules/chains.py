@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from everturn import names
 from everturn.activities.compaction import ASK
-from everturn.carryover import Packed
+from everturn.carryover import PackedTranscript
 from everturn.events import ApprovalRequested
 from everturn.history import steps
 from everturn.sizes import size_of
@@ -157,7 +157,7 @@ def what_is_handed_on_is_little(one: Evidence) -> Iterator[str]:
                 size = size_of(carry.unseen) + size_of(carry.told)
                 if size > most and not carry.open:
                     yield f"run {run.id} was handed {size} bytes that no model has seen"
-                packed = len(carry.earlier.data) if isinstance(carry.earlier, Packed) else 0
+                packed = len(carry.earlier.data) if isinstance(carry.earlier, PackedTranscript) else 0
                 if packed > getattr(*CONSTANTS["packed_bytes"]):
                     yield f"run {run.id} was handed the messages of earlier runs, in {packed} bytes"
 
