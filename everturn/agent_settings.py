@@ -19,7 +19,7 @@ else:
     ModelMetaclass = type(BaseModel)
 
 
-class _Written(ModelMetaclass):
+class _ReadableErrors(ModelMetaclass):
     """What a user writes is refused in everturn's own words: pydantic's hold the value, which may be a key.
 
     What comes in payloads does not pass through here.
@@ -37,7 +37,7 @@ class _Written(ModelMetaclass):
                 raise cls._error(f"{cls.__name__}(...) is invalid: {explain(error).rstrip('.')}.") from None
 
 
-class Setting(BaseModel, metaclass=_Written):
+class Setting(BaseModel, metaclass=_ReadableErrors):
     """Configuration: frozen, and a misspelt name is an error, as is a number that JSON does not have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -44,7 +44,7 @@ from everturn.sizes import (
     MAX_NAME_CHARS,
     storable_json,
 )
-from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
+from everturn.tenants.metadata import MAX_SEARCHABLE, LabelledInput
 from everturn.tracing import Trace, TraceContext, or_none
 from everturn.user_parts import kinds_problem
 from everturn.webhooks.records import WebhookFacts
@@ -89,7 +89,7 @@ class WebhookTarget(WebhookFacts):
     """The agents that lead from there to here."""
 
 
-class Start(Labelled):
+class Start(LabelledInput):
     """The workflow's input."""
 
     agent: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
@@ -355,7 +355,7 @@ class Withdrawal(Record):
 # ---------------------------------------------------------------- a model turn
 
 
-class ModelRequest(Labelled):
+class ModelRequest(LabelledInput):
     """The input of `call_model`. The transcript is: the prefix of `position` messages, then `delta`."""
 
     agent: str
@@ -468,7 +468,7 @@ class PersonsAnswer(Record):
     """What the tool saved when it asked, to continue from."""
 
 
-class ToolRequest(Labelled):
+class ToolRequest(LabelledInput):
     """The input of a tool's activity; its output is a ToolResult."""
 
     agent: str
@@ -510,7 +510,7 @@ class ToolRequest(Labelled):
     """The result that hooks are to see, for `check_result`."""
 
 
-class DecisionCheck(Labelled):
+class DecisionCheck(LabelledInput):
     """The input of `check_decision`; its output is why the person may not decide, or an empty text."""
 
     agent: str

@@ -46,7 +46,7 @@ class TenantBudgets(Interceptor):
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         if activity.info().activity_type != names.CALL_MODEL:
             return next
-        return _Budgeted(next, self)
+        return _BudgetedActivities(next, self)
 
     def spending_of(self, tenant: str) -> TenantSpending:
         spending = self._tenants.pop(tenant, None)
@@ -69,7 +69,7 @@ class TenantBudgets(Interceptor):
             await tenant.close()
 
 
-class _Budgeted(ActivityInboundInterceptor):
+class _BudgetedActivities(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, budgets: TenantBudgets) -> None:  # noqa: A002
         super().__init__(next)
         self._budgets = budgets

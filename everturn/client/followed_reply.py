@@ -47,7 +47,7 @@ class WhyAtRest:
     """Why the model stopped in its last reply; anything but `end` means that it is not whole."""
 
 
-class _Answering(Protocol):
+class _AnsweringConversation(Protocol):
     """The parts of a Conversation that are used here."""
 
     id: str
@@ -81,7 +81,7 @@ class FollowedReply:
 
     def __init__(
         self,
-        conversation: _Answering,
+        conversation: _AnsweringConversation,
         *,
         message_id: str | None = None,
         decides: bool = True,

@@ -34,7 +34,7 @@ from everturn.logs import get_logger
 from everturn.storage.unreadable import for_worker
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.worker.options import Hosted
+from everturn.worker.options import HostedOptions
 from everturn.worker.trace_activities import TraceActivities
 
 AT_ONCE: Final = 10
@@ -83,7 +83,7 @@ class EvaluationHosting:
     @classmethod
     def for_worker(
         cls,
-        hosted: Hosted,
+        hosted: HostedOptions,
         client: Client,
         *,
         task_queue: str,

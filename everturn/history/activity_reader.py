@@ -35,7 +35,7 @@ NEXUS_EVENTS = frozenset(number for name, number in EventType.items() if name.st
 
 
 @dataclass(frozen=True)
-class _Running:
+class _RunningActivity:
     served: ActivityCall
     name: str
     """Of the activity; of a Nexus operation, its service and its name."""
@@ -52,7 +52,7 @@ class ActivityReader:
     def __init__(self, converter: DataConverter) -> None:
         self._converter = converter
         self._decoder = Decoder(converter)
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _RunningActivity] = {}
         self._checks: dict[int, ToolRequest] = {}
         """Calls that are checked before they run."""
 
@@ -72,7 +72,7 @@ class ActivityReader:
             return False, None
         queue = scheduled.task_queue.name
         within = scheduled.schedule_to_start_timeout.ToTimedelta()
-        running = _Running(served, scheduled.activity_type.name, queue, within.total_seconds())
+        running = _RunningActivity(served, scheduled.activity_type.name, queue, within.total_seconds())
         self._running[event_id] = running
         return True, ToolScheduled(event_id, time, served.tool, running.request, scheduled.activity_id)
 
@@ -86,7 +86,7 @@ class ActivityReader:
             return None
         return await self._read_output(running, event_id, time, output)
 
-    async def _read_output(self, running: _Running, event_id: int, time: datetime, output: Payloads) -> Step:
+    async def _read_output(self, running: _RunningActivity, event_id: int, time: datetime, output: Payloads) -> Step:
         served = running.served
         request = running.request
         raw: RawValue | None = None
@@ -182,7 +182,7 @@ class ActivityReader:
         except ValidationError:
             return None
         name = f"{scheduled.service}/{scheduled.operation}"
-        running = self._running[event.event_id] = _Running(served, name, scheduled.endpoint)
+        running = self._running[event.event_id] = _RunningActivity(served, name, scheduled.endpoint)
         return ToolScheduled(event.event_id, time, served.tool, running.request)
 
     async def _operation_ended(self, event_id: int, time: datetime, scheduled_id: int, failure: Failure) -> Step | None:

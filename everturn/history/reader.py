@@ -41,10 +41,10 @@ from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder, check_kind
 from everturn.history.long_poll import has_long_poll
 from everturn.history.steps import (
     BatchTold,
+    CallExpired,
     CancelRequested,
     CommandSent,
     DecisionChecked,
-    Expired,
     InputUnreadable,
     MessageSent,
     PrefixExtended,
@@ -476,7 +476,7 @@ class TimerReader:
             case _Timer(kind=names.REMINDER):
                 return ReminderFired(event.event_id, time, timer.call_id)
             case _Timer(kind=names.EXPIRY):
-                return Expired(event.event_id, time, timer.call_id)
+                return CallExpired(event.event_id, time, timer.call_id)
             case _Timer():
                 return self._activities.not_begun(event.event_id, time, timer.call_id, timer.length)
             case None:

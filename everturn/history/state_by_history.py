@@ -28,7 +28,7 @@ from everturn.state import State
 
 _NO_START = Start.model_construct(agent="")
 
-_CHANGEABLE: Final = (steps.Expired, steps.ToolRunFailed, steps.TurnFailed, steps.DecisionChecked)
+_CHANGEABLE: Final = (steps.CallExpired, steps.ToolRunFailed, steps.TurnFailed, steps.DecisionChecked)
 """What an update before it may make void, or change."""
 
 _NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
@@ -270,7 +270,7 @@ class StateByHistory:
                     self._take_result(result)
             case steps.ToolRunFailed(awaited=awaited, again=False) if self.state.closing or not awaited:
                 self._take_loss(step)
-            case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
+            case steps.CallExpired(call_id=call_id) if pending := self.state.pending.get(call_id):
                 self.decisions.decide(pending, Decision(verdict=pending.verdict_on_expiry, by=names.THE_CLOCK))
             case steps.CallChecked(request=request, result=ToolResult() as given):
                 self.decisions.edited.pop(request.call_id, None)

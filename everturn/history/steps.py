@@ -130,7 +130,7 @@ class ReminderFired(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Expired(Step):
+class CallExpired(Step):
     """Nobody decided on a call in time."""
 
     call_id: str

@@ -106,7 +106,7 @@ async def cancel_response(model: Model, response_id: str) -> None:
 
 
 async def _read_reply(request: Request, kept: KeptId, on_delta: OnDelta | None, on_start: OnStart | None) -> Reply:
-    following = _Following(request, kept, on_delta)
+    following = _ResponseFollower(request, kept, on_delta)
     if on_start:
         on_start(lambda: following.usage_so_far)
     with http.explain_errors(following.prepared.endpoint):
@@ -127,7 +127,7 @@ async def _read_reply(request: Request, kept: KeptId, on_delta: OnDelta | None, 
             await following.kept_by_now()
 
 
-class _Following:
+class _ResponseFollower:
     """One try: follows a response until it ends."""
 
     def __init__(self, request: Request, kept: KeptId, on_delta: OnDelta | None) -> None:

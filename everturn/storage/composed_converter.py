@@ -47,9 +47,9 @@ def own_converter(converter: DataConverter) -> DataConverter:
 def shared_converter(converter: DataConverter) -> DataConverter:
     """The converter for workers and clients that an application shares with everturn."""
     known = converter.payload_converter_class
-    if isinstance(known, _Made) or issubclass(known, StoredPayloads):
+    if isinstance(known, _ConverterMeta) or issubclass(known, StoredPayloads):
         return converter
-    converter_class: Any = _make_class(_Beside, known, stores=converter.external_storage is not None)
+    converter_class: Any = _make_class(_BesideOwnConverter, known, stores=converter.external_storage is not None)
     return replace(converter, payload_converter_class=converter_class)
 
 
@@ -91,12 +91,14 @@ def _own_class(converter_class: type[PayloadConverter], *, stores: bool) -> type
 @cache
 def _through_class(theirs: type[PayloadConverter], ours: type[StoredPayloads]) -> type[StoredPayloads]:
     converter_class: type[StoredPayloads] = type(
-        f"{ours.__name__}Through{theirs.__name__}", (ours, _Through), {"theirs": theirs, "__module__": __name__}
+        f"{ours.__name__}Through{theirs.__name__}",
+        (ours, _ThroughOwnConverter),
+        {"theirs": theirs, "__module__": __name__},
     )
     return converter_class
 
 
-class _Through(CompositePayloadConverter):
+class _ThroughOwnConverter(CompositePayloadConverter):
     """Sends plain JSON values through the application's own payload converter, which may encrypt them."""
 
     theirs: ClassVar[type[PayloadConverter]]
@@ -138,7 +140,7 @@ class _Through(CompositePayloadConverter):
         return changed
 
 
-class _Made(ABCMeta):
+class _ConverterMeta(ABCMeta):
     """The metaclass of payload converters that are built around an application's own."""
 
     beside: type[PayloadConverter]
@@ -148,21 +150,21 @@ class _Made(ABCMeta):
 
 
 @cache
-def _make_class(base: _Made, theirs: type[PayloadConverter], *, stores: bool) -> _Made:
-    return _Made(
+def _make_class(base: _ConverterMeta, theirs: type[PayloadConverter], *, stores: bool) -> _ConverterMeta:
+    return _ConverterMeta(
         f"{base.__name__}{theirs.__name__}", (base,), {"beside": theirs, "stores": stores, "__module__": __name__}
     )
 
 
-def _make_again(theirs: type[PayloadConverter], stores: bool) -> _Made:
-    return _make_class(_Beside, theirs, stores=stores)
+def _make_again(theirs: type[PayloadConverter], stores: bool) -> _ConverterMeta:
+    return _make_class(_BesideOwnConverter, theirs, stores=stores)
 
 
 # Activities in other processes get the converter's class by pickle, which can't find a generated class by its name.
-copyreg.pickle(_Made, lambda generated: (_make_again, (generated.beside, generated.stores)))
+copyreg.pickle(_ConverterMeta, lambda generated: (_make_again, (generated.beside, generated.stores)))
 
 
-class _Beside(PayloadConverter, WithSerializationContext, metaclass=_Made):
+class _BesideOwnConverter(PayloadConverter, WithSerializationContext, metaclass=_ConverterMeta):
     """everturn's records go through everturn's converter; all other values through the application's."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ RESERVED_KEYS = frozenset({TENANT, FORK_OF})
 """What the index says of each conversation. No key of the metadata may say it in their place."""
 
 
-class Labelled(Record):
+class LabelledInput(Record):
     """What has a tenant and metadata: the start of a conversation, and the input of each activity that runs code of the
     user's."""
 
@@ -70,7 +70,7 @@ def search_keyword(key: str, value: JsonValue) -> str:
     return keyword(f"{key}={as_text(value)}")
 
 
-def in_index(start: Labelled, keys: Iterable[str]) -> list[str]:
+def in_index(start: LabelledInput, keys: Iterable[str]) -> list[str]:
     """Those of the start's labels that are there, as the search attribute holds them."""
     known = {**start.metadata, TENANT: start.tenant}
     return [search_keyword(key, known[key]) for key in dict.fromkeys(keys) if known.get(key) is not None]

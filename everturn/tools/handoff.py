@@ -27,7 +27,7 @@ _AGENT = re.compile(rf"{AGENT_NAME}(@{AGENT_NAME})?")
 
 
 @runtime_checkable
-class _Named(Protocol):
+class _NamedAgent(Protocol):
     """An Agent, which this module can't import: `everturn.agent` imports this one."""
 
     name: str
@@ -121,7 +121,7 @@ class HandOff:
         target = to
         agent_description = ""
         if not isinstance(to, str):
-            if not isinstance(to, _Named):
+            if not isinstance(to, _NamedAgent):
                 raise InvalidAgent(f"HandOff was given {to!r}.", cure="Give an Agent, or the name of one.")
             agent = to
             target = to.full_name

@@ -64,7 +64,7 @@ def _has_attributes(given: object, *names: str) -> bool:
     return all(hasattr(given, name) for name in names)
 
 
-class _Checked(SchemaArguments):
+class _CheckedArguments(SchemaArguments):
     """A JSON schema, with its library's own check of the arguments."""
 
     def __init__(self, schema: Mapping[str, Any], check: Callable[[dict[str, Any]], object]) -> None:
@@ -234,7 +234,9 @@ def _of_langchain(foreign_tool: Any) -> AdoptedTool:
     function = run_async if _is_async(foreign_tool) else run
     extras = getattr(foreign_tool, "extras", None) or {}
     options = {name: value for name, value in extras.items() if name in ToolOptions.model_fields}
-    return AdoptedTool(foreign_tool.name, foreign_tool.description, _Checked(schema, check), function, options=options)
+    return AdoptedTool(
+        foreign_tool.name, foreign_tool.description, _CheckedArguments(schema, check), function, options=options
+    )
 
 
 def _tool_call(theirs: Any, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
@@ -346,7 +348,7 @@ def _of_openai(foreign_tool: Any, deps: Any) -> AdoptedTool:
     return AdoptedTool(
         foreign_tool.name,
         foreign_tool.description or "",
-        _Checked(foreign_tool.params_json_schema, dict),
+        _CheckedArguments(foreign_tool.params_json_schema, dict),
         run,
         needs_approval if callable(asks) else bool(asks),
         _tool_options(foreign_tool, "defer_loading", "allowed_callers"),
@@ -441,7 +443,7 @@ def _of_pydantic_ai(foreign_tool: Any, deps: Any) -> AdoptedTool:
             return returned.return_value
         return returned
 
-    arguments = _Checked(schema.json_schema, schema.validator.validate_python)
+    arguments = _CheckedArguments(schema.json_schema, schema.validator.validate_python)
     asks = bool(getattr(foreign_tool, "requires_approval", False))
     options = _tool_options(foreign_tool, "defer_loading")
     return AdoptedTool(foreign_tool.name, foreign_tool.description or "", arguments, run, asks, options)

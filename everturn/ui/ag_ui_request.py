@@ -39,19 +39,19 @@ class _AgUiMessage(BaseModel):
     error: str | None = None
 
 
-class _Resume(BaseModel):
+class _ResumeEntry(BaseModel):
     interruptId: str  # noqa: N815
     status: Literal["resolved", "cancelled"]
     payload: Any = None
 
 
-class _Declared(BaseModel):
+class _DeclaredTool(BaseModel):
     name: str
     description: str = ""
     parameters: dict[str, JsonValue] | None = None
 
 
-class _Context(BaseModel):
+class _ContextEntry(BaseModel):
     description: str
     value: JsonValue
 
@@ -64,9 +64,9 @@ class RunInput(BaseModel):
     protocolVersion: str | None = None  # noqa: N815
     """Only clients of 1.0 and later say it."""
     messages: list[Any] = []
-    resume: list[_Resume] | None = None
-    tools: list[_Declared] | None = None
-    context: list[_Context] | None = None
+    resume: list[_ResumeEntry] | None = None
+    tools: list[_DeclaredTool] | None = None
+    context: list[_ContextEntry] | None = None
     state: JsonValue = None
 
     @property
@@ -233,7 +233,7 @@ def _parse_content(content: Any) -> JsonValue:
     return content
 
 
-def _read_choice(entry: _Resume, calls: dict[str, dict[str, Any]]) -> PageDecision:
+def _read_choice(entry: _ResumeEntry, calls: dict[str, dict[str, Any]]) -> PageDecision:
     """A cancelled interrupt counts as a denial: the conversation needs an approval or a denial to go on."""
     call_id = entry.interruptId.rpartition(".")[0]
     if entry.status == "cancelled":

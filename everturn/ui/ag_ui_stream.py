@@ -84,7 +84,7 @@ class AgUiRun:
             for page_step in self._narrates.steps_for(happened):
                 for event in self._events_of(page_step):
                     yield event
-                if isinstance(page_step, narrator.Withdrawn):  # AG-UI can take words back only with a snapshot
+                if isinstance(page_step, narrator.WordsWithdrawn):  # AG-UI can take words back only with a snapshot
                     yield await self._snapshot_event(
                         answer, replied=isinstance(happened, Replied), withdrawn=page_step.turn
                     )
@@ -106,22 +106,22 @@ class AgUiRun:
                 yield from self._write_text(turn, text)
             case narrator.Words(turn=turn, kind="thinking", text=text):
                 yield from self._write_thinking(turn, text)
-            case narrator.Withdrawn() | narrator.TurnEnded():
+            case narrator.WordsWithdrawn() | narrator.TurnEnded():
                 yield from self._close_messages()
             case narrator.CallMade(call=call, held=True):
                 self._held[call.call_id] = call
             case narrator.CallMade(turn=turn, call=call):
                 yield from self._show_call(call, reply_id(self._narrates.position_of(turn)))
-            case narrator.Released(call=call):
+            case narrator.CallReleased(call=call):
                 yield from self._show_late(call)
-            case narrator.Finished(result=result):
+            case narrator.AnswerFinished(result=result):
                 if held := self._held.get(result.call_id):  # it was denied
                     yield from self._show_late(held)
                 if result.call_id not in self._shown_call_ids:
                     return  # it was denied while the client asked something else
                 about = {"messageId": result_id(result), "toolCallId": result.call_id, "role": "tool"}
                 yield {"type": "TOOL_CALL_RESULT", **about, "content": content_of(result, self._version)}
-            case narrator.Progressed(call_id=call_id, progress=progress):
+            case narrator.CallProgressed(call_id=call_id, progress=progress):
                 value = {"toolCallId": call_id, "progress": progress}
                 yield {"type": "CUSTOM", "name": "tool_progress", "value": value}
             case narrator.HeldUp(state=state):

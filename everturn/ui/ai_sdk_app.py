@@ -19,7 +19,7 @@ from everturn.client.followed_reply import FollowedReply
 from everturn.errors import InvalidSetting, NotFound, Refused
 from everturn.http.json_response import JsonResponse
 from everturn.ui.ai_sdk_messages import ui_messages
-from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read_post
+from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, PostedChat, read_post
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
 from everturn.ui.chats import KEEP_OPEN, MAX_CHAT_BODY_BYTES, OWN_ID, Chat, Chats, NewMessage
 from everturn.ui.http import ERRORS, event_stream, or_failed
@@ -86,7 +86,7 @@ class _AiSdk:
         self._chats = chats
 
     async def post_messages(self, request: Request) -> Response:
-        posted = Posted.model_validate_json(await self._chats.body_of(request))
+        posted = PostedChat.model_validate_json(await self._chats.body_of(request))
         chat = await self._chats.open_chat(request, posted.id)
         what = read_post(posted)
         if isinstance(what, DecidedOnPage):

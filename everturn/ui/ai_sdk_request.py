@@ -31,7 +31,7 @@ class _UIMessage(BaseModel):
     parts: list[dict[str, Any]] = Field(default=[], max_length=5_000)
 
 
-class Posted(BaseModel):
+class PostedChat(BaseModel):
     id: str = Field(max_length=200)
     messages: list[Any] = Field(min_length=1)
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
@@ -76,7 +76,7 @@ class AskedAgain:
     """The page's id for the answer to replace; empty if the page did not give it."""
 
 
-def read_post(posted: Posted) -> SaidOnPage | DecidedOnPage | AskedAgain:
+def read_post(posted: PostedChat) -> SaidOnPage | DecidedOnPage | AskedAgain:
     """Raises HTTPException for a request that a durable conversation can't carry out."""
     last_message = posted.newest
     if not last_message.id:
@@ -173,7 +173,7 @@ def _is_result(part: dict[str, Any]) -> bool:
     return not (part.get("preliminary") or is_waits_below(part.get("output")))
 
 
-def _read_decisions(message: _UIMessage, posted: Posted) -> DecidedOnPage:
+def _read_decisions(message: _UIMessage, posted: PostedChat) -> DecidedOnPage:
     choices: list[PageDecision] = []
     outputs: list[PageResult] = []
     for part in _calls_in(_readable_answers(posted)):
@@ -198,7 +198,7 @@ def _read_decisions(message: _UIMessage, posted: Posted) -> DecidedOnPage:
     return DecidedOnPage(message.id, choices, outputs, seen, _said_after_answer(posted.messages))
 
 
-def _readable_answers(posted: Posted) -> list[_UIMessage]:
+def _readable_answers(posted: PostedChat) -> list[_UIMessage]:
     """The messages of the assistant, as far as they can be read: the page may keep others beside them."""
     answers: list[_UIMessage] = []
     for message in posted.messages:

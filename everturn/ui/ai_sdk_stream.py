@@ -124,7 +124,7 @@ class UIMessageStream:
             case narrator.Words(turn=turn, kind=kind, text=text):
                 yield from self._open_part(turn, kind)
                 yield {"type": f"{_PART[kind]}-delta", "id": self._parts[kind], "delta": text}
-            case narrator.Withdrawn():
+            case narrator.WordsWithdrawn():
                 yield from self._close_parts(providerMetadata=WITHDRAWN)
             case narrator.Picture(image=image):
                 yield {"type": "file", "mediaType": media_type_of(image), "url": url_of(image)}
@@ -143,16 +143,16 @@ class UIMessageStream:
                     yield self._input_of(call)
                 if path:
                     yield _waits_chunk(path[0].call_id, call)
-            case narrator.Released(call=call):
+            case narrator.CallReleased(call=call):
                 if call.call_id in self._held:
                     self._held.discard(call.call_id)
                     self._inputs[call.call_id] = call.arguments
                     yield self._input_of(call)
             case narrator.ApprovalAsked():
                 yield from self._ask_approval(step)
-            case narrator.Progressed(call_id=call_id, progress=progress):
+            case narrator.CallProgressed(call_id=call_id, progress=progress):
                 yield {"type": "tool-output-available", "toolCallId": call_id, "output": progress, "preliminary": True}
-            case narrator.Finished():
+            case narrator.AnswerFinished():
                 yield _finished_chunk(step)
             case narrator.HeldUp(state=state):
                 yield {"type": "data-status", "data": {"state": state}, "transient": True}
@@ -268,7 +268,7 @@ def _waits_chunk(call_id: str, below: ToolCall) -> Chunk:
     return {"type": "tool-output-available", "toolCallId": call_id, "output": waits_below([below])}
 
 
-def _finished_chunk(step: narrator.Finished) -> Chunk:
+def _finished_chunk(step: narrator.AnswerFinished) -> Chunk:
     result = step.result
     if step.was_asked and result.decision and result.decision.verdict == "deny":
         return {"type": "tool-output-denied", "toolCallId": result.call_id}

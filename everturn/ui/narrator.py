@@ -60,7 +60,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Withdrawn:
+class WordsWithdrawn:
     """The model was asked again and said something else: all words of the turn so far are void."""
 
     turn: int
@@ -90,7 +90,7 @@ class CallMade:
 
 
 @dataclass(frozen=True)
-class Released:
+class CallReleased:
     """A call that runs outside of workers may begin, with these arguments."""
 
     call: ToolCall
@@ -103,13 +103,13 @@ class ApprovalAsked:
 
 
 @dataclass(frozen=True)
-class Progressed:
+class CallProgressed:
     call_id: str
     progress: JsonValue
 
 
 @dataclass(frozen=True)
-class Finished:
+class AnswerFinished:
     result: ToolResult
     was_asked: bool
     """Whether the page was asked to approve the call."""
@@ -125,14 +125,14 @@ class HeldUp:
 PageStep = (
     TurnBegan
     | Words
-    | Withdrawn
+    | WordsWithdrawn
     | Picture
     | TurnEnded
     | CallMade
-    | Released
+    | CallReleased
     | ApprovalAsked
-    | Progressed
-    | Finished
+    | CallProgressed
+    | AnswerFinished
     | HeldUp
 )
 
@@ -237,9 +237,9 @@ class Narrator:
                 if event.path:
                     yield from self._call_below(call, event.path)
                 if call.call_id in self._calls:
-                    yield Released(call)
+                    yield CallReleased(call)
             case events.ToolProgress(call_id=call_id, progress=progress) if call_id in self._calls:
-                yield Progressed(call_id, progress)
+                yield CallProgressed(call_id, progress)
             case events.ToolFinished(result=result):
                 yield from self._finish_call(result)
             case events.WorkerAwaited():
@@ -261,7 +261,7 @@ class Narrator:
             self._calls[call.call_id] = None
             yield CallMade(self._turns.get(path[0].call_id, 0), call, path, held)
 
-    async def finish_all(self, answer: FollowedReply) -> list[Finished]:
+    async def finish_all(self, answer: FollowedReply) -> list[AnswerFinished]:
         """The results of calls that the page still shows as open, though they have ended: cut short with their answer,
         or while this page did not look."""
         waiting = {call.call_id for call in answer.waiting}
@@ -275,7 +275,7 @@ class Narrator:
         transcript = await answer.transcript()
         results = results_in(transcript)
         calls = {call.call_id: call for message in transcript for call in message.tool_calls}
-        finished: list[Finished] = []
+        finished: list[AnswerFinished] = []
         for call_id in open_ids:
             call = calls.get(call_id)
             result = results.get(call_id) or (answer.result_of(call) if call else _unknown_result(call_id))
@@ -283,11 +283,11 @@ class Narrator:
                 finished += self._finish_call(result)
         return finished
 
-    def _finish_call(self, result: ToolResult) -> Iterator[Finished]:
+    def _finish_call(self, result: ToolResult) -> Iterator[AnswerFinished]:
         if result.call_id in self._calls and result.call_id not in self._results:
             self._results.add(result.call_id)
             asked_call_ids = {question.rpartition(".")[0] for question in self._questions}
-            yield Finished(result, was_asked=result.call_id in asked_call_ids)
+            yield AnswerFinished(result, was_asked=result.call_id in asked_call_ids)
 
     def shows_any(self, waiting: Iterable[WaitingCall]) -> bool:
         """Whether the page shows one of these calls, so that it waits for a person, too."""
@@ -340,7 +340,7 @@ class Narrator:
 
     def _show_words(self, turn: int, *, whole: bool = False) -> Iterator[PageStep]:
         if any(shown_text.is_wrong(whole=whole) for shown_text in self._shown.values()):
-            yield Withdrawn(turn)
+            yield WordsWithdrawn(turn)
             for shown_text in self._shown.values():
                 shown_text.page_text = ""
         for kind, shown_text in self._shown.items():

@@ -22,7 +22,7 @@ LET_GO_SECONDS = 2
 """How long pages may keep their connections open after the server was told to stop."""
 
 
-class Served(Protocol):
+class ServedApp(Protocol):
     """What `serve` can serve. `end_streams` ends all open streams."""
 
     app: ASGIApp
@@ -46,7 +46,7 @@ def open_socket(host: str, port: int, *, what: str = "inbox") -> socket.socket:
     return bound
 
 
-async def serve(served: Served, bound: socket.socket, *, started: Callable[[], None]) -> None:
+async def serve(served: ServedApp, bound: socket.socket, *, started: Callable[[], None]) -> None:
     """Serves until a signal stops it. Calls `started` once, when it is ready."""
     await _GracefulServer(config_of(served.app), served, started).serve(sockets=[bound])
 
@@ -77,7 +77,7 @@ class HttpServer(uvicorn.Server):
 
 
 class _GracefulServer(HttpServer):
-    def __init__(self, config: uvicorn.Config, served: Served, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, served: ServedApp, started: Callable[[], None]) -> None:
         super().__init__(config, started)
         self._served = served
         self._loop = asyncio.get_running_loop()

@@ -77,7 +77,7 @@ class GenAiMetrics(Interceptor):
         self._sinks = sinks
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
-        return _Measured(next, self)
+        return _MeasuredActivities(next, self)
 
     def record(self, request: ModelRequest | ToolRequest, result: Any, *, seconds: float) -> None:
         """What an activity was asked and what came of it: its result, or the error that it ended with."""
@@ -99,7 +99,7 @@ class GenAiMetrics(Interceptor):
             sink.record(operation)
 
 
-class _Measured(ActivityInboundInterceptor):
+class _MeasuredActivities(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, metrics: GenAiMetrics) -> None:  # noqa: A002
         super().__init__(next)
         self._metrics = metrics

@@ -63,7 +63,7 @@ from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
 from everturn.worker.known_messages import KnownMessages
 from everturn.worker.metrics import Metrics, meter_of
-from everturn.worker.options import Hosted
+from everturn.worker.options import HostedOptions
 from everturn.worker.role_queues import send_to_own_queues
 from everturn.worker.trace_activities import TraceActivities, export_spans
 from everturn.worker.workflow_steps import WorkflowSteps
@@ -91,7 +91,7 @@ class Hosting(Interceptor):
 
     def __init__(
         self,
-        hosted: Hosted,
+        hosted: HostedOptions,
         client: Client,
         *,
         task_queue: str,
@@ -142,7 +142,7 @@ class Hosting(Interceptor):
             self._budgets,
         )
 
-    def _make_activities(self, hosted: Hosted, *, slots: int) -> Sequence[Callable[..., Any]]:
+    def _make_activities(self, hosted: HostedOptions, *, slots: int) -> Sequence[Callable[..., Any]]:
         agents = hosted.agents
         heartbeats = self.heartbeats
         times = ToolTimes(local=hosted.local_tools)
@@ -293,7 +293,7 @@ class Hosting(Interceptor):
 
 
 def _counting_interceptors(
-    hosted: Hosted, meter: MetricMeter | None, traces: TraceActivities | None
+    hosted: HostedOptions, meter: MetricMeter | None, traces: TraceActivities | None
 ) -> Iterator[Interceptor]:
     """`meter`: None if Temporal's runtime shows its metrics to nobody."""
     sinks: list[Sink] = []

@@ -96,7 +96,7 @@ class Metrics(Interceptor):
             counter.add(0)  # so that a rate can be had from the first one on
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
-        return _Counting(next, self)
+        return _CountedActivities(next, self)
 
     def count_activity(self, request: Any, result: Any) -> None:
         """What an activity was asked and what came of it: its result, or the error that it ended with."""
@@ -140,7 +140,7 @@ class Metrics(Interceptor):
         self._bytes.set(self._prefixes.bytes)
 
 
-class _Counting(ActivityInboundInterceptor):
+class _CountedActivities(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, metrics: Metrics) -> None:  # noqa: A002
         super().__init__(next)
         self._metrics = metrics

@@ -89,7 +89,7 @@ class WorkerOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hosted:
+class HostedOptions:
     """What the workers of a plugin have in common: the options as they hold."""
 
     agents: HostedAgents

@@ -48,7 +48,7 @@ from everturn.worker import clashes
 from everturn.worker.config_warnings import DEFAULTS, warnings_of
 from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
-from everturn.worker.options import Hosted, WorkerOptions
+from everturn.worker.options import HostedOptions, WorkerOptions
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.unsandboxed_runner import ConversationRunner
 from everturn.workflows.conversation import ConversationWorkflow
@@ -108,7 +108,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     @known_options("EverturnPlugin", InvalidSetting, also=lambda: WorkerOptions.__annotations__)
     def __init__(self, agents: Agents = (), *, prefix: str = "", **options: Unpack[WorkerOptions]) -> None:
-        self.hosted = Hosted.from_options(agents, options, prefix=prefix)
+        self.hosted = HostedOptions.from_options(agents, options, prefix=prefix)
         self._traces = self._make_traces()
         """For the next worker. Made here, so that a wrong setting raises here."""
 

@@ -59,14 +59,14 @@ class TraceActivities(Interceptor):
         return self._spans.evaluation_span(request, answer)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
-        return _Traced(next, self._spans)
+        return _TracedActivities(next, self._spans)
 
     async def close(self) -> None:
         """Exports what is left, and waits for that."""
         await self._spans.close()
 
 
-class _Traced(ActivityInboundInterceptor):
+class _TracedActivities(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, spans: Spans) -> None:  # noqa: A002
         super().__init__(next)
         self._spans = spans

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowHistory
 from everturn.events import ApprovalReminder
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import HistoryReader
-from everturn.history.steps import Expired, ReminderFired, Step
+from everturn.history.steps import CallExpired, ReminderFired, Step
 from everturn.storage.data_converter import data_converter
 from tests.replay import HISTORIES
 
@@ -34,17 +34,17 @@ def _written(summary: str) -> str:
 
 
 def of_calls(steps: list[Step]) -> list[tuple[type[Any], str]]:
-    return [(type(step), step.call_id) for step in steps if isinstance(step, Expired | ReminderFired)]
+    return [(type(step), step.call_id) for step in steps if isinstance(step, CallExpired | ReminderFired)]
 
 
 async def test_a_calls_reminder_and_expiry_are_read() -> None:
-    assert of_calls(await read("approval_expired", {})) == [(ReminderFired, "a"), (Expired, "a")]
+    assert of_calls(await read("approval_expired", {})) == [(ReminderFired, "a"), (CallExpired, "a")]
 
 
 @pytest.mark.parametrize("other", ["reminder of the rent", "reminder of a bill", "reminder of ", "reminder of"])
 async def test_another_timer_whose_summary_begins_alike_reminds_of_no_call(other: str) -> None:
     steps = await read("approval_expired", {"reminder of a": other})
-    assert of_calls(steps) == [(Expired, "a")]
+    assert of_calls(steps) == [(CallExpired, "a")]
     reader = EventReader()
     events = [event for step in steps for event in reader.read_step(step, run_id="r")]
     assert [event for event in events if isinstance(event, ApprovalReminder)] == []

@@ -235,7 +235,7 @@ def waiting_call(verdict: Literal["approve", "deny"], *, expires: bool = True) -
     )
     assert [*found.state.pending] == ["a"]
     if expires:
-        found.take_step(steps.Expired(11, AT, "a"))
+        found.take_step(steps.CallExpired(11, AT, "a"))
         found.take_step(steps.WorkflowTaskCompleted(13, AT, 61.0))
     return found
 

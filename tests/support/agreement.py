@@ -271,7 +271,7 @@ class Told:
                 self._cut_short = True
                 if not self._fallback_asked:
                     self.model = None  # what failed together with that may have come before it, or after
-            case steps.Expired(call_id=call_id):
+            case steps.CallExpired(call_id=call_id):
                 self.asked.pop(call_id, None)  # its result is told with the next turn
             case steps.RunStarted(start=start) if carry := start.carry:
                 self.usage, self.cost_usd, self._priced = carry.usage, carry.cost_usd or 0.0, carry.cost_usd is not None

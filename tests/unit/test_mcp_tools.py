@@ -17,7 +17,7 @@ from everturn.payloads import PersonsAnswer
 from everturn.sizes import MAX_LEFT_BYTES
 from everturn.tools.arguments import InvalidArguments, SchemaArguments
 from everturn.tools.context_ask import AsksPerson
-from everturn.tools.mcp.connections import Running, ServerConnection
+from everturn.tools.mcp.connections import RunningCall, ServerConnection
 from everturn.tools.mcp.listed_tools import tools_of
 from everturn.tools.mcp.questions import MAX_QUESTIONS, Answers, AsksTooMuch, DoesNotFit, Elicitation
 from everturn.tools.mcp.results import parts_of
@@ -330,7 +330,7 @@ def test_what_an_answer_leaves_out_has_the_forms_default() -> None:
 async def test_a_question_is_asked_of_the_only_call_that_may_have_asked_it(*, answered: bool) -> None:
     """The protocol of before 2026 does not say whose it is: that of a call that timed out is not the other one's."""
     connection = ServerConnection(server(), on_change=lambda: None)
-    one, other = Running(), Running()
+    one, other = RunningCall(), RunningCall()
     connection._running = {one: None, other: None}
     asking_call = asyncio.create_task(connection._find_asking_call())
     await asyncio.sleep(0)

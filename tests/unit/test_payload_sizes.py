@@ -105,7 +105,7 @@ from everturn.sizes import (
 )
 from everturn.state import State
 from everturn.temporal.ids import known_id
-from everturn.tenants.metadata import Labelled
+from everturn.tenants.metadata import LabelledInput
 from everturn.text.shortening import shortened
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words
@@ -157,7 +157,7 @@ NOTE = BudgetNote(
         since=10**9, run=RUN_ID[:8], turns=10**9, tokens=10**30, cost_usd=1.23456789e300, unpriced=10**9
     ),
 )
-LABELS = Labelled(tenant=NAME, metadata={"x": full(MAX_METADATA_BYTES - 8)}).labels
+LABELS = LabelledInput(tenant=NAME, metadata={"x": full(MAX_METADATA_BYTES - 8)}).labels
 LIMITS: dict[str, Any] = {"max_turns": 10**18, "max_cost_usd": 1.23456789e300, "max_duration": 1e18}
 FACTS = WorkerFacts(model=NAME, limits={"max_turns": 10**18}, indexed=True, retention=1e18)
 IDS = tuple(known_id(f"{number:04}" + "🔥" * 496) for number in range(REMEMBERED_IDS))
@@ -611,5 +611,5 @@ def test_the_records_that_cross_are_those_above() -> None:
     mine = {name for name, one in vars(payloads).items() if isinstance(one, type) and issubclass(one, Record)}
     seen = {name for name in mine if name in globals()}
     # Sent by people, and measured as they come.
-    assert Labelled in ModelRequest.mro()
+    assert LabelledInput in ModelRequest.mro()
     assert mine - seen == {"ClosedRecord", "WebhookFacts", "Withdrawal"}

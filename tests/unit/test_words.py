@@ -5,6 +5,7 @@ The words are in the glossary of docs/architecture.md. If you come below a bound
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -114,6 +115,60 @@ BOUNDS = {"riddles": 0.95, "vague": 8.1, "lone adjectives": 9.7, "pairs": 0.1, "
 
 MOST_FUNCTIONS_OF_ONE_WORD = 0.15
 
+NO_NOUN = re.compile(r"^_?[A-Z][a-z]*(?:ed|ing|en|own|ent|ept|old|aid|ound|ade|egun)$")
+"""A class that a participle names alone."""
+
+NOUNS = frozenset(
+    [
+        "Agent",
+        "Beginning",
+        "Belonging",
+        "Client",
+        "_Client",
+        "Document",
+        "Event",
+        "_Event",
+        "Finding",
+        "Judgement",
+        "Pairing",
+        "Setting",
+        "Spending",
+        "Thinking",
+        "Deployment",
+        "_Environment",
+        "Hosting",
+        "Tracing",
+        "Screen",
+        "Inbound",
+        "Outbound",
+        "_Outbound",
+    ]
+)
+"""What looks like one, and is a noun."""
+
+CALLED_SO_BY_USERS = frozenset(
+    [
+        "Collected",
+        "Compacted",
+        "Decided",
+        "Diverged",
+        "Ended",
+        "Erased",
+        "Evaluated",
+        "Expected",
+        "Exported",
+        "Recorded",
+        "Refused",
+        "Replayed",
+        "Replied",
+        "Shown",
+        "Stalled",
+        "Steered",
+        "Switched",
+    ]
+)
+"""Errors, events, and what functions of the public API return."""
+
 
 def names_bound(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -160,6 +215,12 @@ def test_there_are_no_more_of_it_than_there_were(kind: str) -> None:
 def test_functions_say_what_they_do_to_what() -> None:
     share = counted()["functions of one word"] / counted()["functions"]
     assert share <= MOST_FUNCTIONS_OF_ONE_WORD, f"{share:.1%} of the functions have one word"
+
+
+def test_classes_are_called_after_what_they_are() -> None:
+    classes = {node.name for module in MODULES for node in ast.walk(tree_of(module)) if isinstance(node, ast.ClassDef)}
+    assert {name for name in classes if NO_NOUN.match(name)} - NOUNS - CALLED_SO_BY_USERS == set()
+    assert classes >= CALLED_SO_BY_USERS
 
 
 def test_each_kind_is_counted() -> None:

@@ -16,7 +16,7 @@ import pytest
 from everturn import Client, McpServer
 from everturn.cli import run_command
 from everturn.testing import ScriptedModel, call
-from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection
+from everturn.tools.mcp.connections import ConnectionLost, NotConnected, RunningCall, ServerConnection
 from everturn.tools.mcp.listed_tools import list_tools, tools_of
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -166,8 +166,8 @@ async def test_all_calls_of_a_connection_and_the_log_are_told_why_it_was_lost(
         connection = ServerConnection(server, on_change=lambda: None)
         try:
             calls = [
-                connection.run_call(Running(), lambda session: session.call_tool("endless", {})),
-                connection.run_call(Running(), lambda session: session.call_tool("fine", {})),
+                connection.run_call(RunningCall(), lambda session: session.call_tool("endless", {})),
+                connection.run_call(RunningCall(), lambda session: session.call_tool("fine", {})),
             ]
             for lost in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(lost, ConnectionLost)

@@ -56,7 +56,7 @@ _NO_SCREENSHOT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredTools:
     """What a request has its caller run, beside functions."""
 
     custom: frozenset[str]
@@ -65,9 +65,11 @@ class Declared:
     """The types of other items that are calls."""
 
 
-def declared_tools(request: Request) -> Declared:
+def declared_tools(request: Request) -> DeclaredTools:
     names = {name for item in request.raw_tools for name in called_as(item)}
-    return Declared(custom_names(request.raw_tools), frozenset(kind for kind, name in NAMES.items() if name in names))
+    return DeclaredTools(
+        custom_names(request.raw_tools), frozenset(kind for kind, name in NAMES.items() if name in names)
+    )
 
 
 def kind_of(call: ToolCall) -> str | None:

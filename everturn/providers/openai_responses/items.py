@@ -24,7 +24,7 @@ from everturn.providers.json_values import (
     write_json,
 )
 from everturn.providers.openai_responses import caller_run
-from everturn.providers.openai_responses.caller_run import Declared, Item
+from everturn.providers.openai_responses.caller_run import DeclaredTools, Item
 from everturn.providers.reading import MAX_REPLY_NAME_CHARS
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
 
@@ -37,7 +37,7 @@ tests/providers/test_request_types.py walks all of them."""
 _RUN_BY_SERVER = re.compile(r"_call(_output)?$|^mcp_|^tool_search_|^program(_output)?$")
 
 
-def is_call(item: Item, declared: Declared) -> bool:
+def is_call(item: Item, declared: DeclaredTools) -> bool:
     """Whether the item is a call for us. xAI streams its own searches as calls of custom tools: what we did not
     declare as such was run by the server."""
     match item.get("type"):

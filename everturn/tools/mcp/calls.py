@@ -19,7 +19,13 @@ from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, current_answer
 from everturn.tools.mcp import error_codes, tasks
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
+from everturn.tools.mcp.connections import (
+    ConnectionLost,
+    NotConnected,
+    RunningCall,
+    ServerConnection,
+    ServerConnections,
+)
 from everturn.tools.mcp.failed_calls import CallFailures, NothingHasRun, cut_text, tool_failed
 from everturn.tools.mcp.listed_tools import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
@@ -172,7 +178,7 @@ class ServerCall:
         self, connection: ServerConnection, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers
     ) -> R:
         """The answer to one request. Raises AsksPerson for what the server asks meanwhile."""
-        call = Running()
+        call = RunningCall()
         is_asked = asyncio.Event()
         call.elicits = lambda question: self._on_elicitation(Elicitation.from_params(question), answers, is_asked)
         sending = asyncio.create_task(connection.run_call(call, send))
@@ -271,7 +277,7 @@ class ServerCall:
         with suppress(Exception):
             async with asyncio.timeout(CANCEL_SECONDS):
                 connection = self._connections.connection_to(self._server)
-                await connection.run_call(Running(), partial(tasks.cancel, task_id=task_id))
+                await connection.run_call(RunningCall(), partial(tasks.cancel, task_id=task_id))
 
     async def _poll_server(self, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers) -> R:
         """What the server says of a task, however long it is away. Raises TaskGone."""

@@ -45,7 +45,7 @@ class ConnectionLost(Exception):
     """The connection ended while a call was under way."""
 
 
-class Running:
+class RunningCall:
     """One call that is under way on a connection."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Running:
         self.elicits: Callable[[types.ElicitRequestParams], types.ElicitResult | types.ErrorData] | None = None
 
 
-_this_call: ContextVar[Running | None] = ContextVar("mcp_call", default=None)
+_this_call: ContextVar[RunningCall | None] = ContextVar("mcp_call", default=None)
 
 
 class ServerConnection:
@@ -68,8 +68,8 @@ class ServerConnection:
         self._on_change = on_change
         self._opened: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
-        self._running: dict[Running, None] = {}
-        self._given_up: dict[Running, float] = {}
+        self._running: dict[RunningCall, None] = {}
+        self._given_up: dict[RunningCall, float] = {}
         """Calls that ended without an answer, and when: what they ask may still be on its way."""
         self._waiting = 0
         """How many questions may belong to more than one call."""
@@ -98,7 +98,7 @@ class ServerConnection:
             return self._opened.result()
         raise NotConnected(self._why or "it was closed", self._cure)
 
-    async def run_call(self, call: Running, send: Callable[[ClientSession], Coroutine[Any, Any, R]]) -> R:
+    async def run_call(self, call: RunningCall, send: Callable[[ClientSession], Coroutine[Any, Any, R]]) -> R:
         """What the server answers. Raises MCPError, NotConnected and ConnectionLost."""
         from mcp import MCPError, types
 
@@ -261,12 +261,12 @@ class ServerConnection:
             )
         return call.elicits(params)
 
-    async def _find_asking_call(self) -> Running | None:
+    async def _find_asking_call(self) -> RunningCall | None:
         """The call that asks; None if that can't be told. Waits until the server has answered the others: the one that
         asks can't be answered before. If one was given up, such as by its time-out, it may be the one that asked."""
         self._forget_given_up()
         asking = [*self._running, *self._given_up]
-        unanswered: list[Running] = []
+        unanswered: list[RunningCall] = []
 
         def is_clear() -> bool:
             unanswered[:] = [call for call in asking if not call.answered]

@@ -12,7 +12,13 @@ from everturn.text.shortening import shortened
 from everturn.text.utf8 import mend
 from everturn.tools.mcp import error_codes
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
+from everturn.tools.mcp.connections import (
+    ConnectionLost,
+    NotConnected,
+    RunningCall,
+    ServerConnection,
+    ServerConnections,
+)
 from everturn.tools.mcp.questions import Answers
 from everturn.tools.mcp.tasks import Memory
 
@@ -122,7 +128,7 @@ class CallFailures:
 
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                await connection.run_call(Running(), lambda session: session.list_tools())
+                await connection.run_call(RunningCall(), lambda session: session.list_tools())
         except (MCPError, NotConnected, ConnectionLost, TimeoutError, ValueError) as error:
             return error
         return None

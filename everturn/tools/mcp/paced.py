@@ -28,7 +28,7 @@ def _mend_tool_list(received: SessionMessage) -> None:
         invalid_lists.mend(received.message.result)
 
 
-class _Closing:
+class _ClosingStream:
     """Ends with the stream that it stands before."""
 
     _stream: ReadStream[Any] | WriteStream[Any]
@@ -45,7 +45,7 @@ class _Closing:
         await self.aclose()
 
 
-class _Messages(_Closing):
+class _Messages(_ClosingStream):
     def __init__(
         self, stream: ReadStream[SessionMessage | Exception], open_requests: set[str], overflow: Overflow
     ) -> None:
@@ -107,7 +107,7 @@ class _Messages(_Closing):
             raise StopAsyncIteration from None
 
 
-class _Answers(_Closing):
+class _Answers(_ClosingStream):
     def __init__(self, stream: WriteStream[SessionMessage], open_requests: set[str]) -> None:
         self._stream: WriteStream[SessionMessage] = stream
         self._open = open_requests

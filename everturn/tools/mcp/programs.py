@@ -124,12 +124,12 @@ async def _read_messages(
                     limits.check_values(line)
                     message = _read_message(line, unanswered)
                 except TooMuch as error:
-                    raise _Refused(error, line[:_HEAD_BYTES]) from None
+                    raise _RefusedMessage(error, line[:_HEAD_BYTES]) from None
                 if message is None:
                     _log.debug("mcp.no_message", text=line[:_HEAD_BYTES].decode(errors="replace"))
                     continue
                 await into.send(SessionMessage(message))
-        except _Refused as error:
+        except _RefusedMessage as error:
             overflow.report(error.reason)
             if error_message := _error_for_call(error):
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -186,7 +186,7 @@ def _as_unreadable(line: bytes, unanswered: UnansweredRequests) -> types.JSONRPC
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
-class _Refused(Exception):
+class _RefusedMessage(Exception):
     def __init__(self, reason: TooMuch, head: bytes) -> None:
         super().__init__(str(reason))
         self.reason = reason
@@ -211,10 +211,10 @@ async def _read_stdout_lines(source: asyncio.StreamReader) -> AsyncIterator[byte
         else:
             line_so_far += next_line_start
         if len(line_so_far) > limits.MAX_MESSAGE_BYTES:
-            raise _Refused(limits.too_long(), bytes(line_so_far[:_HEAD_BYTES]))
+            raise _RefusedMessage(limits.too_long(), bytes(line_so_far[:_HEAD_BYTES]))
 
 
-def _error_for_call(refused: _Refused) -> SessionMessage | None:
+def _error_for_call(refused: _RefusedMessage) -> SessionMessage | None:
     """An error for the call that the message answers, if its beginning says so: that call has run."""
     from mcp import types
     from mcp.shared.message import SessionMessage

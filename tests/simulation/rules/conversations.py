@@ -398,7 +398,7 @@ def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
                         every += 1
                     else:
                         by_call[str(payload.get("call_id"))] += 1
-                case steps.Expired(call_id=call_id) if call_id not in doubtful:
+                case steps.CallExpired(call_id=call_id) if call_id not in doubtful:
                     by_call[call_id] += 1
                 case steps.ToolScheduled(request=request) if request.decision and request.decision.by_policy:
                     by_call[request.call_id] += 1
