@@ -104,9 +104,7 @@ class PendingCall:
 
     @property
     def expires(self) -> datetime | None:
-        if self.expiry is None:
-            return None
-        return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS))
+        return None if self.longest_wait is None else self.since + self.longest_wait
 
     @property
     def verdict_on_expiry(self) -> ApproveOrDeny | Literal["answer"]:
@@ -115,6 +113,18 @@ class PendingCall:
         if self.needs == "answer":
             return "answer"
         return self.expiry.verdict if self.expiry and not self.asked.only_person else "deny"
+
+    def decision_on_expiry(self, decided_at: str) -> Decision:
+        """The decision that is made instead of a person, once nobody has decided in time."""
+        decision = Decision(verdict=self.verdict_on_expiry, by=names.THE_CLOCK, at=decided_at)
+        if decision.verdict == "answer":
+            return decision
+        return decision.model_copy(update={"note": f"Nobody decided within {self.longest_wait}."})
+
+    @property
+    def longest_wait(self) -> timedelta | None:
+        """How long it waits for a person at most. None: as long as it takes."""
+        return timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS)) if self.expiry else None
 
     @property
     def policy(self) -> bool:

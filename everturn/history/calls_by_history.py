@@ -7,7 +7,7 @@ from collections.abc import Collection
 from everturn.carryover import OpenReply, planned_calls
 from everturn.history.transcript import unwritten_result
 from everturn.payloads import ModelReply
-from everturn.plans import PlannedCall, RefuseCall, RunAgent, RunTool
+from everturn.plans import PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunTool
 from everturn.records import ToolCall, ToolResult
 from everturn.state import State
 
@@ -90,4 +90,4 @@ class CallsByHistory:
 
 def _begins_late(plan: PlannedCall) -> bool:
     """Whether the history says when a call with this plan begins. Of other calls it has only the results."""
-    return isinstance(plan, RunAgent) or (isinstance(plan, RunTool) and not plan.local)
+    return isinstance(plan, RunAgent | RunElsewhere) or (isinstance(plan, RunTool) and not plan.local)

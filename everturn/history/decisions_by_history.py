@@ -59,6 +59,10 @@ class DecisionsByHistory:
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
         self.denied_while_queued: dict[str, ToolCall] = {}
         """The calls that had passed the gate and that a new rule denies, if the agent's policy lets it."""
+        self.given: dict[str, ToolResult] = {}
+        """The results that hooks gave of such calls, if it does not."""
+        self.new_waits: set[str] = set()
+        """The calls that began to wait in the last workflow task."""
         self.approvals: dict[str, Decision] = {}
         """Of the calls that were approved."""
         self.refusals: dict[str, Decision] = {}
@@ -80,6 +84,7 @@ class DecisionsByHistory:
         self.checked.clear()
         self.edited.clear()
         self.denied_while_queued.clear()
+        self.given.clear()
         self.approvals.clear()
         self.refusals.clear()
         self.answers.clear()
@@ -89,6 +94,7 @@ class DecisionsByHistory:
         self.checked.clear()
         self.edited.clear()
         self.denied_while_queued.clear()
+        self.given.clear()
         self._held.clear()
         self._state.pending.clear()
 
@@ -104,8 +110,16 @@ class DecisionsByHistory:
     def begin_waiting(self, pending: PendingCall, *, time: float, again: bool = False) -> None:
         """`again`: the rules have changed since it was decided that it may wait for that."""
         call_id = pending.call.call_id
-        self._state.pending[call_id] = self.asked[call_id] = pending.asked_since(time)
+        pending = pending.asked_since(time)
+        self._state.pending[call_id] = self.asked[call_id] = pending
+        self.new_waits.add(call_id)
         self._follow_policy(pending, again=again)
+
+    def expire(self, call_id: str) -> None:
+        """A timer is over. One that ends as a decision comes was for what the call waited for before that."""
+        pending = self._state.pending.get(call_id)
+        if pending and call_id not in self.new_waits:
+            self.decide(pending, pending.decision_on_expiry(self._current_time))
 
     def is_known(self, call_id: object) -> bool:
         """Whether somebody has decided on the call."""
@@ -249,9 +263,10 @@ class DecisionsByHistory:
     def take_check(self, call_id: str, *, decided_by: str, refusal: str, time: float) -> None:
         """`refusal`: why this person may not decide; empty if they may."""
         call = self.denied_while_queued.get(call_id) if call_id not in self.checked else None
-        if call and not refusal:  # otherwise, another rule may come before the call begins
+        given = self.given.pop(call_id, None) if call else None
+        if call and (given or not refusal):  # otherwise, another rule may come before the call begins
             del self.denied_while_queued[call_id]
-            self._settle(unwritten_result(call))
+            self._settle(given if given and refusal else unwritten_result(call))
         if call_id not in self.checked:
             return
         pending, decision = self.checked.pop(call_id)

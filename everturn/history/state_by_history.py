@@ -7,9 +7,6 @@ first what people sent, then what its activities returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
-from types import NoneType
-from typing import Any, Final
 
 from everturn import agent_in_charge, names
 from everturn.calls import gate, unknown_outcomes
@@ -19,19 +16,15 @@ from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
+from everturn.history.same_task import SameTask
 from everturn.history.transcript import Transcript, unwritten_result, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import GatedPlan, RefuseCall, RunHandoff, UseResult
-from everturn.records import Decision, Outcome, Record, ToolCall, ToolResult
+from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
 
 _NO_START = Start.model_construct(agent="")
-
-_CHANGEABLE: Final = (steps.CallExpired, steps.ToolRunFailed, steps.TurnFailed, steps.DecisionChecked)
-"""What an update before it may make void, or change."""
-
-_NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
 
 
 class StateByHistory:
@@ -56,7 +49,6 @@ class StateByHistory:
         self._cut_short = False  # the turn was cancelled, and has not ended yet
         self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, or can't read its start: it begins nothing more
-        self._is_new = False  # the reply at hand came in with the last workflow task
         self._before_answer: tuple[bool, str, int] | None = None
         """Of the state, before the last workflow task began an answer; None if it began none."""
         self._together: SameTask | None = None  # what the last workflow task brought, until its updates are over
@@ -85,12 +77,14 @@ class StateByHistory:
             case steps.InputUnreadable():
                 self._take_unreadable(step)
             case steps.QueuedCallDenied(call_id=call_id):
-                self._deny_queued_call(call_id)
+                self._deny_queued_call(call_id, same_task)
             case steps.TurnScheduled(request=request):
                 self._begin_turn(request)
             case steps.ToolScheduled(request=call):
-                self.state.pending.pop(call.call_id, None)
-                self.calls.running.add(call.call_id)
+                self._begin_call(call.call_id)
+                if same_task:
+                    same_task.begun.append(call.call_id)
+                    self._together = same_task
             case steps.CancelRequested():
                 self._cancelled = True
             case steps.RunClosed():
@@ -109,13 +103,13 @@ class StateByHistory:
     def take_in(self) -> None:
         """The conversation's workflow task is completed: it has taken in all that came before."""
         sent = self.signals.take_all()
+        self.decisions.new_waits.clear()
         brought = self._brought
         self._brought = []
         self._before_answer = None
         untaken = (step for step in sent if not (self._take_sent(step) or self.decisions.hold_decision(step)))
         # One after the other: as things are when it comes.
         early = [step for step in untaken if self._may_be_early(step)]
-        self._is_new = False
         self._cut_short = self._cut_short or self._cancelled
         self._take_together(brought, early)
 
@@ -149,7 +143,9 @@ class StateByHistory:
         """An update that was accepted before the conversation took in what the same workflow task brought."""
         same_task.take_back()
         self._take_sent(step)
-        self._follow_up()
+        self._take_again(same_task)
+
+    def _take_again(self, same_task: SameTask) -> None:
         self._take_together(same_task.brought, same_task.early, same_task.ruled)
         self.decisions.ruled = [ruling for ruling in self.decisions.ruled if ruling not in same_task.ruled]
 
@@ -210,13 +206,24 @@ class StateByHistory:
             self.decisions.checked.clear()
             self.decisions.edited.clear()
 
-    def _deny_queued_call(self, call_id: str) -> None:
-        """Where the agent's policy has a say about rules, its answer comes first."""
+    def _begin_call(self, call_id: str) -> None:
+        self.state.pending.pop(call_id, None)
+        self.calls.running.add(call_id)
+
+    def _deny_queued_call(self, call_id: str, same_task: SameTask | None) -> None:
+        """Where the agent's policy has a say about rules, its answer comes first. A result that a hook gave as the call
+        was checked, in the same workflow task, is none then."""
+        if same_task:
+            same_task.take_back()
         call, plan = self.calls.planned[call_id]
         if isinstance(plan, GatedPlan) and plan.policy:
             self.decisions.denied_while_queued[call_id] = call
         else:
             self._take_result(unwritten_result(call))
+        if same_task:
+            self._take_again(same_task)
+            for begun_id in same_task.begun:
+                self._begin_call(begun_id)
 
     def _take_unreadable(self, step: steps.InputUnreadable) -> None:
         """A `resume` that came before, in the same workflow task, is for this stall. A message that came with it is
@@ -270,11 +277,14 @@ class StateByHistory:
                     self._take_result(result)
             case steps.ToolRunFailed(awaited=awaited, again=False) if self.state.closing or not awaited:
                 self._take_loss(step)
-            case steps.CallExpired(call_id=call_id) if pending := self.state.pending.get(call_id):
-                self.decisions.decide(pending, Decision(verdict=pending.verdict_on_expiry, by=names.THE_CLOCK))
+            case steps.CallExpired(call_id=call_id):
+                self.decisions.expire(call_id)
             case steps.CallChecked(request=request, result=ToolResult() as given):
                 self.decisions.edited.pop(request.call_id, None)
-                self._take_result(given)
+                if request.call_id in self.decisions.denied_while_queued:
+                    self.decisions.given[request.call_id] = given
+                else:
+                    self._take_result(given)
             case steps.CallChecked(request=request, arguments=arguments):
                 self.decisions.take_edit(request.call_id, arguments)
             case steps.DecisionChecked(check=check, refusal=refusal):
@@ -293,7 +303,6 @@ class StateByHistory:
         self.reply = reply
         self.calls.begin_reply(reply)
         self.decisions.begin_reply()
-        self._is_new = True
         self._begin_calls()
         over = self._cut_short or request.conclude or state.closing
         if not reply.plan and (over or (reply.final and not state.ask_for_correction())):
@@ -410,10 +419,7 @@ class StateByHistory:
         if step.name in names.DECISIONS:
             return self.decisions.take_decision(step.name, step.payload, time=self._clock)
         if step.name in (names.SET_POLICY, names.INHERIT_POLICY):
-            was_taken = self._take_rules(step)
-            if step.accepted and self._is_new:  # it was set before that was looked at
-                self._begin_calls()
-            return was_taken
+            return self._take_rules(step)
         control = Control.model_validate(step.payload)
         match step.name:
             case names.PAUSE if state.pause_problem() and not step.accepted:
@@ -435,7 +441,10 @@ class StateByHistory:
             case names.CLOSE:
                 state.close()
                 self.decisions.deny_all()
-                self._close_if_settled()
+                if self.calls.planned:
+                    self._close_if_settled()
+                elif step.accepted and state.answering and not (self._runs or self._awaits_worker or state.stall):
+                    state.end_answer()  # the last results came with it
         return True
 
     def _take_rules(self, step: steps.CommandSent) -> bool:
@@ -450,7 +459,7 @@ class StateByHistory:
         if step.name == names.RESUME:
             return not (self.state.is_idle or self.state.pending)
         call_id = step.payload.get("call_id")
-        known = self.decisions.is_known(call_id) or self.calls.has_begun(call_id)
+        known = call_id in self.state.pending or self.decisions.is_known(call_id) or self.calls.has_begun(call_id)
         return step.name in names.DECISIONS and not known and not self.state.is_idle
 
     def _hand_over(self, call: ToolCall, plan: RunHandoff) -> None:
@@ -543,58 +552,3 @@ class WaitingSignals:
             return state.message_problem(message.said, size) is not None
         more = [step.said.as_message() for step in self.sent[:-1] if isinstance(step, steps.MessageSent)]
         return message.said.problem(size, after=[*state.inbox.everything, *more]) is not None
-
-
-class SameTask:
-    """What a workflow task brought together with updates that the conversation took in it, and the state before that.
-
-    Temporal gives a conversation its updates before what its activities and timers brought, and writes both the other
-    way round: an accepted update is written after the end of the workflow task. So what was brought is taken back for
-    it, and follows it. `parts`: the objects that hold it, and that stay the same ones. `apart`: what they refer to and
-    need no copy of."""
-
-    def __init__(
-        self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], parts: Sequence[object], *apart: object
-    ) -> None:
-        self.brought = brought
-        self.early = early
-        self.ruled: Sequence[Ruled] = ()
-        """The decisions by the policy that were taken in with it."""
-        self._parts = parts
-        same = {id(entry): entry for entry in (*parts, *apart)}
-        self._before: list[dict[str, Any]] = [
-            {name: _copy_value(value, same) for name, value in vars(part).items()} for part in parts
-        ]
-
-    @staticmethod
-    def is_needed(brought: Sequence[steps.Step]) -> bool:
-        """Whether an update may change what follows from it. That is rare; a copy costs more than reading a step."""
-        return any(isinstance(step, _CHANGEABLE) or _goes_on(step) for step in brought)
-
-    def take_back(self) -> None:
-        for part, before in zip(self._parts, self._before, strict=True):
-            vars(part).clear()
-            vars(part).update(before)
-
-
-def _copy_value(value: Any, copies: dict[int, Any]) -> Any:
-    """As deep as anything changes: records never do."""
-    if isinstance(value, _NEVER_CHANGE) or id(value) in copies:
-        return value
-    match value:
-        case list():
-            return [_copy_value(entry, copies) for entry in value]
-        case dict():
-            return {key: _copy_value(entry, copies) for key, entry in value.items()}
-        case _:
-            return deepcopy(value, copies)
-
-
-def _goes_on(step: steps.Step) -> bool:
-    """A reply that puts another agent in charge, or that does not fit and is to be corrected: not if its turn was
-    cancelled before it came. A summary, which no turn may follow if it was closed before."""
-    if not isinstance(step, steps.TurnCompleted):
-        return False
-    if step.request.summarise:
-        return True
-    return step.reply.output_problem is not None or any(isinstance(plan, RunHandoff) for plan in step.reply.plan)

@@ -141,7 +141,7 @@ class PendingApprovals:
 
     async def _decide_at_expiry(self, pending: PendingCall, expiry: Expiry) -> None:
         await wait_until_expired(pending, expiry)
-        self.decide(pending.call.call_id, decision_of_expiry(pending, expiry))
+        self.decide(pending.call.call_id, decision_of_expiry(pending))
 
     def keep_early(self, call_id: str, later: Later) -> bool:
         """Keeps an early decision until its call waits. False if the decision is not early, but wrong or late."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from temporalio import workflow
 
 from everturn import names
-from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall
+from everturn.calls.pending_calls import PendingCall
 from everturn.plans import Expiry
-from everturn.records import Decision, Text
+from everturn.records import Text
 from everturn.text.iso_times import iso_time
 from everturn.workflows.applied_decisions import AppliedDecision
 
@@ -30,13 +28,10 @@ async def wait_until_expired(pending: PendingCall, expiry: Expiry) -> None:
     await workflow.sleep(seconds, summary=f"{names.EXPIRY}{call_id}")
 
 
-def decision_of_expiry(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
+def decision_of_expiry(pending: PendingCall) -> AppliedDecision:
     """The decision that an expiry makes instead of a person."""
-    expired_after = timedelta(seconds=min(expiry.after, LONGEST_SECONDS))
-    verdict = pending.verdict_on_expiry
-    decision = Decision(verdict=verdict, by=names.THE_CLOCK, at=iso_time(workflow.now()))
-    if verdict == "answer":
-        text = f"{pending.call.name} timed out: no answer came within {expired_after}."
+    decision = pending.decision_on_expiry(iso_time(workflow.now()))
+    if decision.verdict == "answer":
+        text = f"{pending.call.name} timed out: no answer came within {pending.longest_wait}."
         return AppliedDecision(decision, (Text(text=text),), is_error=True, by_rule=True)
-    note = f"Nobody decided within {expired_after}."
-    return AppliedDecision(decision.model_copy(update={"note": note}), by_rule=True)
+    return AppliedDecision(decision, by_rule=True)

@@ -215,7 +215,7 @@ def test_an_expiry_needs_nobodys_leave(reason: Any, verdict: str, monkeypatch: p
     expiry = Expiry(after=50.0, verdict="deny")
     asked = QuestionToPerson(call_id="c", reason=reason, since=1_000.0)
     pending = PendingCall(ToolCall(call_id="c", name="pay"), RunPlan(call_id="c", expiry=expiry), asked)
-    applied = decision_of_expiry(pending, expiry)
+    applied = decision_of_expiry(pending)
     assert (applied.decision.verdict, applied.by_rule) == (verdict, True)
 
 

@@ -1,0 +1,78 @@
+"""What a workflow task brought together with updates, which the conversation takes in first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from types import NoneType
+from typing import Any, Final
+
+from everturn.history import steps
+from everturn.history.decisions_by_history import Ruled
+from everturn.records import Record
+
+_CHANGEABLE: Final = (
+    steps.CallChecked,
+    steps.CallExpired,
+    steps.DecisionChecked,
+    steps.ToolRunFailed,
+    steps.TurnFailed,
+)
+"""What an update before it may make void, or change; and a rule that denies a call as soon as it is checked."""
+
+_NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
+
+
+class SameTask:
+    """What a workflow task brought together with updates that the conversation took in it, and the state before that.
+
+    Temporal gives a conversation its updates before what its activities and timers brought, and writes both the other
+    way round: an accepted update is written after the end of the workflow task. So what was brought is taken back for
+    it, and follows it. `parts`: the objects that hold it, and that stay the same ones. `apart`: what they refer to and
+    need no copy of."""
+
+    def __init__(
+        self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], parts: Sequence[object], *apart: object
+    ) -> None:
+        self.brought = brought
+        self.early = early
+        self.ruled: Sequence[Ruled] = ()
+        """The decisions by the policy that were taken in with it."""
+        self.begun: list[str] = []
+        """The calls that the workflow task began, by call_id."""
+        self._parts = parts
+        same = {id(entry): entry for entry in (*parts, *apart)}
+        self._before: list[dict[str, Any]] = [
+            {name: _copy_value(value, same) for name, value in vars(part).items()} for part in parts
+        ]
+
+    @staticmethod
+    def is_needed(brought: Sequence[steps.Step]) -> bool:
+        """Whether an update may change what follows from it. That is rare; a copy costs more than reading a step."""
+        return any(isinstance(step, _CHANGEABLE) or _goes_on(step) for step in brought)
+
+    def take_back(self) -> None:
+        for part, before in zip(self._parts, self._before, strict=True):
+            vars(part).clear()
+            vars(part).update(before)
+
+
+def _copy_value(value: Any, copies: dict[int, Any]) -> Any:
+    """As deep as anything changes: records never do."""
+    if isinstance(value, _NEVER_CHANGE) or id(value) in copies:
+        return value
+    match value:
+        case list():
+            return [_copy_value(entry, copies) for entry in value]
+        case dict():
+            return {key: _copy_value(entry, copies) for key, entry in value.items()}
+        case _:
+            return deepcopy(value, copies)
+
+
+def _goes_on(step: steps.Step) -> bool:
+    """A reply with calls, on which rules decide, or that does not fit and is to be corrected: not if its turn was
+    cancelled before it came. A summary, which no turn may follow if it was closed before."""
+    if not isinstance(step, steps.TurnCompleted):
+        return False
+    return step.request.summarise or bool(step.reply.plan) or step.reply.output_problem is not None
