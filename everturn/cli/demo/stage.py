@@ -173,7 +173,10 @@ def _start_model(script: Path, guard: subprocess.Popen[bytes]) -> str:
     assert server.stdout is not None
     address = server.stdout.readline().decode().strip()
     if not address:
-        raise EverturnError("The scripted model's server did not start.")
+        raise EverturnError(
+            f"The scripted model's server did not start: {script} ended with status {server.wait()}.",
+            cure=f"Its own words are above. `python -m everturn.testing {script}` shows them alone.",
+        )
     return address
 
 
