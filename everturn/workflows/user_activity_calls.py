@@ -181,9 +181,6 @@ class UserActivityCalls:
         try:
             raw = await result_or_cancellation(handle)
             value = self._activity_results.read_output(raw, activity_outputs.what_of(call.name))
-        except UnreadableResult:
-            self._ledger.running.discard(call.call_id)
-            raise
         except ClosedBeforeStart as closed:
             return ToolResult.cut_short(call, CLOSED, running=closed.was_scheduled)
         except asyncio.CancelledError:
