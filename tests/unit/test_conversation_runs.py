@@ -122,6 +122,16 @@ def test_a_result_that_hooks_are_to_see_ends_with_the_turn_that_is_cancelled_in_
     assert cut_short["content"][0]["text"].startswith("This call was cut short: the turn was cancelled by ann.")
 
 
+def test_the_failure_of_a_users_activity_that_comes_together_with_the_cancellation_of_its_turn_counts() -> None:
+    plan = RunActivity(call_id="a", activity="theirs", task_queue="queue")
+    run = PlayedConversation(keep_open=60.0).begin().reply("", PAY, plan=(plan,))
+    declined = ApplicationError("card declined", type="Declined")
+    run.task(signalled(names.CANCEL_TURN), run.failed("theirs", declined))
+    assert run.state == "idle"
+    (result,) = run.signal(names.MESSAGE, text="Next").request()["delta"][0]["parts"]
+    assert (result["content"][0]["text"], result["is_error"]) == ("Declined: card declined", True)
+
+
 @pytest.mark.parametrize(
     ("stop", "reason"),
     [("end", None), ("length", "the model's last reply is cut off: it reached the model's output limit (length)")],
