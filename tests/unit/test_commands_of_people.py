@@ -257,6 +257,21 @@ def test_a_resume_that_comes_with_a_failure_is_for_its_stall() -> None:
     assert (run.state, run.activities) == ("running", [names.CALL_MODEL])
 
 
+def test_who_pauses_after_a_resume_was_sent_has_the_last_word() -> None:
+    run = at_work()
+    run.task(signalled(names.RESUME, model="openai:gpt"), signalled(names.PAUSE), run.turn_failed("Broken"))
+    assert (run.state, run.activities) == ("paused", [])
+    run.signal(names.RESUME)
+    assert (run.activities, run.request()["model"]) == ([names.CALL_MODEL], "openai:gpt")
+
+
+def test_a_resume_with_a_model_that_is_none_is_for_no_stall() -> None:
+    run = at_work()
+    run.task(signalled(names.RESUME, model="gpt"), run.turn_failed("Broken"))
+    assert run.state == "stalled"
+    assert "There is no model 'gpt'" in run.logged[-1]
+
+
 @pytest.mark.parametrize("when", ["idle", "a call waits"])
 def test_a_resume_is_not_kept_for_a_stall_that_nothing_runs_for(when: str) -> None:
     run = idle() if when == "idle" else waiting()
