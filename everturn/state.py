@@ -416,9 +416,11 @@ class State:
         self.model.name = self.model.first
 
     def pause_problem(self) -> str | None:
-        if not self.paused:
-            return None
-        return "The conversation is already paused."
+        if self.closing:
+            return "The conversation is closing: it ends once what runs now has finished."
+        if self.paused:
+            return "The conversation is already paused."
+        return None
 
     def pause(self) -> None:
         self.paused = True

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities.patience import spend
+from everturn.activities.patience import effort_text, spend
 from everturn.activities.retry_delays import LONGEST_OWN_DELAY_SECONDS
 from everturn.activities.user_activities import is_users_call, is_users_own
 from everturn.calls.activity_outputs import TOOL_FAILED
@@ -66,7 +66,7 @@ async def of_unexpected(error: Exception, *, patience: timedelta | None = None) 
     if patience is None or spend(delay, patience):
         failure = ApplicationError(error_text, type=kind, next_retry_delay=delay)
     else:
-        error_text = f"{error_text} (tried {attempt} times, for {patience})"
+        error_text = f"{error_text} ({effort_text()})"
         details = {"cure": "The log of the worker says more. Then `resume`."}
         failure = ApplicationError(error_text, details, type=kind, non_retryable=True)
     return failure.with_traceback(error.__traceback__)

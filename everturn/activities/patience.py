@@ -33,6 +33,14 @@ def spend(delay: timedelta, patience: timedelta) -> bool:
     return True
 
 
+def effort_text() -> str:
+    """How often and for how long it was tried in vain: "tried 3 times, for 0:01:05"."""
+    attempt = activity.info().attempt
+    times = "once" if attempt == 1 else f"{attempt} times"
+    duration = timedelta(seconds=round((time_spent() + this_try()).total_seconds()))
+    return f"tried {times}, for {duration}"
+
+
 def time_spent() -> timedelta:
     """What the tries before this one have spent."""
     return timedelta(seconds=details_left().get(SPENT, 0.0))

@@ -125,7 +125,7 @@ async def _call_function(
         error_text = f"{what} of agent {agent.name!r} failed: {await safe_error_text(error)}"
         _log.warning("agent.not_prepared", why=error_text, again=is_retried)
         if not is_retried:
-            error_text = f"{error_text} (tried {attempt} times, for {agent.patience.model})"
+            error_text = f"{error_text} ({patience.effort_text()})"
         raise ApplicationError(
             error_text,
             {"cure": "Fix it and deploy, then `resume`."},

@@ -40,6 +40,12 @@ class CallLedger:
         self.lost.clear()
         self.from_outputs.clear()
 
+    def await_hooks(self, call_id: str) -> None:
+        """Its result is in an event, but hooks are to see it first, and may change it."""
+        self.running.add(call_id)
+        self.recorded.discard(call_id)
+        self.from_outputs.discard(call_id)
+
     def close_reply(self, reason: str) -> tuple[ToolResult, ...]:
         """The results, in the order of the calls. A call without one gets a result that says that it was cut short, and
         why."""

@@ -24,16 +24,23 @@ SETTLING_STEPS = 10
 """Turns of the event loop, and some more, in which a result that is there reaches its handle."""
 
 
-async def result_or_cancellation(handle: asyncio.Task[R]) -> R:
-    """The activity's or child's result, even if the cancellation of this task comes in together with it."""
+async def result_or_cancellation(
+    handle: asyncio.Task[R], *, is_result: Callable[[BaseException], bool] = lambda _: False
+) -> R:
+    """The activity's or child's result, even if the cancellation of this task comes in together with it. `is_result`:
+    whether its failing with such an error is a result, too. Then this error is raised."""
     try:
         return await asyncio.shield(handle)
     except asyncio.CancelledError:
         await let_results_arrive()
-        handle.cancel()
+        if not handle.done():
+            handle.cancel()
         # Temporal answers within this workflow task: with the result if it is there, else with the cancellation.
         await _wait_until_done([handle])
-        if handle.cancelled() or handle.exception():
+        if handle.cancelled():
+            raise
+        error = handle.exception()
+        if error and not is_result(error):
             raise
         return handle.result()
 

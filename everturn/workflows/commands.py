@@ -212,8 +212,18 @@ class Commands:
         self.state.pause()
         return self._show_change()
 
-    def _keep_early_resume(self, _: Control, later: Later) -> bool:
-        return not (self.state.is_idle or self.state.pending) and self.stalls_and_pauses.keep_early(later)
+    def _keep_early_resume(self, control: Control, later: Later) -> bool:
+        """Nothing was paused when it came: who has paused the conversation since has the last word."""
+        for_stall = control.model_copy(update={"only_stalled": True})
+
+        def resume_from_stall(problem: str) -> None:
+            if problem := problem or self.state.resume_problem(for_stall) or "":
+                later(problem)
+            else:
+                self._resume(for_stall)
+
+        may_be_early = not (self.state.is_idle or self.state.pending)
+        return may_be_early and self.stalls_and_pauses.keep_early(resume_from_stall)
 
     def _resume(self, control: Control) -> dict[str, Any]:
         self.stalls_and_pauses.ended_by = names.RESUME, control.by

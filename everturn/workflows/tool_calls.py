@@ -181,9 +181,8 @@ class OpenCalls:
             handle = workflow.start_activity(names.CHECK_RESULT, sent, result_type=RawValue, summary=summary, **options)
             return await self._activity_results.wait_for(handle, ToolResult, f"The result of {call.name}")
 
-        self._ledger.running.add(call.call_id)
-        self._ledger.recorded.discard(call.call_id)
-        self._ledger.from_outputs.discard(call.call_id)
+        self._ledger.await_hooks(call.call_id)
+        stop_if_cancelled()  # the cancellation came together with the result: no hook has seen it
         if (size := size_of(request)) > MAX_PAYLOAD_BYTES:
             problem = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
             return withheld_result(call, problem, result.decision)
@@ -339,6 +338,8 @@ class OpenCalls:
         """What a person is asked after a run that brought no result; None if the model is told instead."""
         if is_cancelled_exception(error):
             raise error
+        stop_if_cancelled()  # the cancellation came together with what can't be read: nobody is asked
+        self._ledger.running.discard(call.call_id)
         kind = tool_results.kind_of(error)
         self._approvals.refused_edits += kind == names.INVALID_EDIT
         details = tool_results.left_by(error)
@@ -396,9 +397,6 @@ class OpenCalls:
                 with self._space.promised(call.call_id, room):
                     message = plan.asks(call, edited=decision.arguments if decision else None)
                     outcome = await self._agents.ask_agent(call, plan, message, room=room)
-            except UnreadableResult:
-                self._ledger.running.discard(call.call_id)
-                raise
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
                 return tool_results.no_answer_result(call, error)
         result = result_of(call.call_id, call.name, outcome)
@@ -471,6 +469,7 @@ class OpenCalls:
         try:
             return await self._awaited_worker.run_or_stall(f"check of {call.call_id}", ask_policy)
         except UnreadableResult as error:
+            stop_if_cancelled()
             return error.problem
         except ActivityError as error:
             if is_cancelled_exception(error):
@@ -572,9 +571,6 @@ class OpenCalls:
             result = await self._activity_results.wait_for(handle, ToolResult, f"The result of {call.name}")
             if result.call_id != call.call_id:
                 raise UnreadableResult(f"The result of {call.name} belongs to another call, {result.call_id!r:.150}")
-        except UnreadableResult:
-            self._ledger.running.discard(call.call_id)
-            raise
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise

@@ -179,11 +179,8 @@ class UserActivityCalls:
         if awaited:
             closing = asyncio.create_task(self._stop_if_closed(handle))
         try:
-            raw = await result_or_cancellation(handle)
+            raw = await result_or_cancellation(handle, is_result=lambda error: _is_for_model(plan, error))
             value = self._activity_results.read_output(raw, activity_outputs.what_of(call.name))
-        except UnreadableResult:
-            self._ledger.running.discard(call.call_id)
-            raise
         except ClosedBeforeStart as closed:
             return ToolResult.cut_short(call, CLOSED, running=closed.was_scheduled)
         except asyncio.CancelledError:
@@ -194,7 +191,7 @@ class UserActivityCalls:
             if is_cancelled_exception(error):
                 if _was_closed(closing):
                     return ToolResult.cut_short(call, CLOSED, running=True)
-                if isinstance(plan, RunActivity) or _is_cancelled():  # otherwise, its own side cancelled it
+                if isinstance(plan, RunActivity):  # otherwise, its own side cancelled it
                     raise
             self._ledger.running.discard(call.call_id)
             result = self._result_of_failure(call, plan, error, awaited=awaited)
@@ -249,20 +246,17 @@ class UserActivityCalls:
         """What the model is told of a failure. Raises ActivityError if the activity did not say of itself that it
         failed."""
         cause = error.cause or error
-        if isinstance(plan, RunNexus):
-            if isinstance(cause, TimeoutError):
-                raise tool_results.as_activity_error(error, plan.operation) from cause
+        if _is_for_model(plan, error):
             return activity_outputs.failure_of(call.call_id, call.name, cause, max_chars=plan.max_chars)
+        if isinstance(plan, RunNexus):
+            raise tool_results.as_activity_error(error, plan.operation) from cause
         if isinstance(cause, TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START:
             queue = plan.task_queue or workflow.info().task_queue
             within = user_activity_options(plan, awaited=awaited)["schedule_to_start_timeout"].total_seconds()
             error_text, cure = activity_outputs.not_taken(plan.activity, queue, within)
             not_taken = ApplicationError(error_text, {"cure": cure}, type=names.NOT_TAKEN)
             raise tool_results.as_activity_error(error, plan.activity) from not_taken
-        handed_back = isinstance(cause, ApplicationError) and cause.type == names.NOT_HOSTED
-        if isinstance(cause, TimeoutError) or (plan.task_queue is None and handed_back):
-            raise error
-        return activity_outputs.failure_of(call.call_id, call.name, cause, max_chars=plan.max_chars)
+        raise error
 
 
 def _activity_inputs(plan: RunElsewhere, arguments: dict[str, JsonValue]) -> list[JsonValue]:
@@ -272,6 +266,19 @@ def _activity_inputs(plan: RunElsewhere, arguments: dict[str, JsonValue]) -> lis
     given = [index for index, name in enumerate(plan.by_position) if name in arguments]
     count = given[-1] + 1 if given else 0
     return [arguments.get(name) for name in plan.by_position[:count]]
+
+
+def _is_for_model(plan: RunElsewhere, error: BaseException) -> bool:
+    """Whether the activity or operation said of itself that it failed, which is the call's result."""
+    if not isinstance(error, FailureError):
+        return False
+    cause = error.cause or error
+    if isinstance(cause, TimeoutError):
+        return False
+    if isinstance(plan, RunNexus):
+        return True  # its own side may have cancelled it, too
+    handed_back = isinstance(cause, ApplicationError) and cause.type == names.NOT_HOSTED and plan.task_queue is None
+    return not (handed_back or is_cancelled_exception(error))
 
 
 def _was_lost(error: ActivityError) -> bool:

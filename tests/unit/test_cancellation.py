@@ -59,6 +59,16 @@ async def test_an_error_that_comes_together_with_a_cancellation_is_a_cancellatio
     assert task.cancelled()
 
 
+async def test_an_error_that_is_a_result_counts_too(fake_sdk: FakeSdk) -> None:
+    scheduled = Scheduled("pay", None, {})
+    task = asyncio.create_task(result_or_cancellation(scheduled.task, is_result=lambda error: str(error) == "broken"))
+    await settle()
+    task.cancel()
+    await scheduled.fail(ApplicationError("broken"))
+    with pytest.raises(ApplicationError, match="broken"):
+        await task
+
+
 class Turn:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.hurried: list[str] = []

@@ -231,10 +231,45 @@ def test_pause_and_resume_say_the_state_and_why_they_can_not_be() -> None:
     assert run.update(names.RESUME) == {"state": "running"}
 
 
+@pytest.mark.parametrize("held", ["paused", "stalled"])
+def test_who_pauses_a_held_conversation_as_it_is_closed_does_not_hold_it_up(held: str) -> None:
+    run = at_work()
+    if held == "stalled":
+        run.fail_turn()
+    else:
+        run.signal(names.PAUSE).reply("", PAY, plan=(UseResult(call_id="a", result=PAID),))
+    assert run.state == held
+    run.task(signalled(names.CLOSE), signalled(names.PAUSE))
+    assert (run.outcome or {})["status"] == "cancelled"
+    assert "closing" in run.logged[-1]
+
+
+def test_a_conversation_that_is_closing_is_not_paused() -> None:
+    run = at_work()
+    run.update(names.CLOSE)
+    assert refusal(run, names.PAUSE) == "The conversation is closing: it ends once what runs now has finished."
+    assert run.fail_turn().outcome
+
+
 def test_a_resume_that_comes_with_a_failure_is_for_its_stall() -> None:
     run = at_work()
     run.task(signalled(names.RESUME), run.turn_failed("Broken"))
     assert (run.state, run.activities) == ("running", [names.CALL_MODEL])
+
+
+def test_who_pauses_after_a_resume_was_sent_has_the_last_word() -> None:
+    run = at_work()
+    run.task(signalled(names.RESUME, model="openai:gpt"), signalled(names.PAUSE), run.turn_failed("Broken"))
+    assert (run.state, run.activities) == ("paused", [])
+    run.signal(names.RESUME)
+    assert (run.activities, run.request()["model"]) == ([names.CALL_MODEL], "openai:gpt")
+
+
+def test_a_resume_with_a_model_that_is_none_is_for_no_stall() -> None:
+    run = at_work()
+    run.task(signalled(names.RESUME, model="gpt"), run.turn_failed("Broken"))
+    assert run.state == "stalled"
+    assert "There is no model 'gpt'" in run.logged[-1]
 
 
 @pytest.mark.parametrize("when", ["idle", "a call waits"])

@@ -14,7 +14,7 @@ from everturn.carryover import CarryOver, OpenReply, PackedTranscript, QuestionT
 from everturn.limits import Limits
 from everturn.packed_messages import pack
 from everturn.payloads import Caller
-from everturn.plans import AwaitAnswer, RunTool, UseResult
+from everturn.plans import AwaitAnswer, RunActivity, RunTool, UseResult
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import (
     MAX_INBOX_BYTES,
@@ -110,6 +110,26 @@ def test_a_reply_that_comes_together_with_the_cancellation_of_its_turn_counts() 
     run.task(signalled(names.CANCEL_TURN), run.replied("Hi."))
     assert texts(run.query(names.TRANSCRIPT)["messages"]) == ["Hello", "Hi."]
     assert run.state == "idle"
+
+
+def test_a_result_that_hooks_are_to_see_ends_with_the_turn_that_is_cancelled_in_its_workflow_task() -> None:
+    plan = RunActivity(call_id="a", activity="theirs", task_queue="queue", hooks_after=5.0)
+    run = PlayedConversation(keep_open=60.0).begin().reply("", PAY, plan=(plan,))
+    run.task(signalled(names.CANCEL_TURN, by="ann"), run.completed("theirs", {"paid": 5}))
+    assert (run.state, run.activities) == ("idle", [])
+    run.signal(names.MESSAGE, text="Next")
+    (cut_short,) = run.request()["delta"][0]["parts"]
+    assert cut_short["content"][0]["text"].startswith("This call was cut short: the turn was cancelled by ann.")
+
+
+def test_the_failure_of_a_users_activity_that_comes_together_with_the_cancellation_of_its_turn_counts() -> None:
+    plan = RunActivity(call_id="a", activity="theirs", task_queue="queue")
+    run = PlayedConversation(keep_open=60.0).begin().reply("", PAY, plan=(plan,))
+    declined = ApplicationError("card declined", type="Declined")
+    run.task(signalled(names.CANCEL_TURN), run.failed("theirs", declined))
+    assert run.state == "idle"
+    (result,) = run.signal(names.MESSAGE, text="Next").request()["delta"][0]["parts"]
+    assert (result["content"][0]["text"], result["is_error"]) == ("Declined: card declined", True)
 
 
 @pytest.mark.parametrize(

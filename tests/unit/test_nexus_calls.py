@@ -113,6 +113,27 @@ async def test_an_operation_that_its_own_side_cancelled_is_for_the_model(
     assert (told.is_error, told.text) == (True, "by its handler")
 
 
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        (ApplicationError("no money", type="Broke"), "Broke: no money"),
+        (exceptions.CancelledError("by its handler"), "by its handler"),
+        (timed_out(), "This call was cut short: enough. It was running: it may or may not have taken effect."),
+    ],
+    ids=["failed", "cancelled by its own side", "timed out"],
+)
+async def test_a_failed_operation_that_comes_together_with_a_cancellation_counts(
+    cause: BaseException, text: str, reply: ReplyParts, operations: Operations
+) -> None:
+    await called(reply)
+    operations.begin[0].set_result(None)
+    await settle()
+    reply.commands.handlers.take_signal(names.CANCEL_TURN, ({},))
+    await operations.scheduled[0].fail(operation_error(cause))
+    (result,) = reply.open_calls.close_reply("enough")
+    assert result.text == text
+
+
 async def test_an_operation_that_timed_out_may_have_taken_effect(reply: ReplyParts, operations: Operations) -> None:
     await called(reply)
     operations.begin[0].set_result(None)

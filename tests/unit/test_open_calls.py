@@ -764,3 +764,65 @@ async def test_an_activity_that_somebody_cancelled_ends_the_turn(reply: ReplyPar
     with pytest.raises(Exception, match="it failed"):
         await reply.results()
     assert reply.ledger.running == {"a"}
+
+
+# ---------------------------------------------------------------- what comes together with `cancel_turn`
+
+
+MAY_HAVE_RUN = "This call was cut short: enough. It was running: it may or may not have taken effect."
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [RunAgent(call_id="a", agent="payer", hooks_after=5.0), RunActivity(call_id="a", activity="Pay", hooks_after=5.0)],
+    ids=lambda plan: plan.kind,
+)
+async def test_a_result_that_comes_together_with_a_cancellation_is_shown_to_no_hooks(
+    plan: PlannedCall, reply: ReplyParts
+) -> None:
+    await reply.begin(PAY, plan=[plan])
+    reply.commands.handlers.take_signal(names.CANCEL_TURN, ({},))
+    if isinstance(plan, RunAgent):
+        await reply.sdk.children[0].finish(Outcome(status="completed", text="secret"))
+    else:
+        await reply.sdk.activities[0].finish("secret")
+    assert reply.sdk.open_activities == []
+    assert reply.ledger.recorded | reply.ledger.from_outputs == set(), "the model is told something else"
+    (cut_short,) = reply.open_calls.close_reply("enough")
+    assert cut_short.text == MAY_HAVE_RUN
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        RunTool(call_id="a", effect="once"),
+        RunActivity(call_id="a", activity="pay", effect="once"),
+        RunAgent(call_id="a", agent="payer"),
+    ],
+    ids=lambda plan: plan.kind,
+)
+async def test_nobody_is_asked_about_what_can_not_be_read_and_comes_together_with_a_cancellation(
+    plan: PlannedCall, reply: ReplyParts
+) -> None:
+    await reply.begin(PAY, plan=[plan])
+    if isinstance(plan, RunActivity):
+        await (await reply.sdk.scheduled(names.CHECK_CALL)).finish(CheckedCall(arguments={"cents": 5}, run_id="run"))
+    runs = reply.sdk.children[0] if isinstance(plan, RunAgent) else await reply.sdk.scheduled("pay")
+    reply.commands.handlers.take_signal(names.CANCEL_TURN, ({},))
+    await runs.finish_unreadably()
+    assert reply.state.pending == {}
+    (cut_short,) = reply.open_calls.close_reply("enough")
+    assert cut_short.text == MAY_HAVE_RUN
+
+
+async def test_nobody_decides_after_a_cancellation_that_comes_together_with_an_unreadable_check(
+    reply: ReplyParts,
+) -> None:
+    await reply.begin(PAY, plan=[RunTool(call_id="a", approval="it asks", policy=True)])
+    await reply.send(names.APPROVE, call_id="a", by="ann")
+    check = await reply.sdk.scheduled(names.CHECK_DECISION)
+    reply.commands.handlers.take_signal(names.CANCEL_TURN, ({},))
+    await check.finish_unreadably()
+    assert reply.state.pending == {}
+    (cut_short,) = reply.open_calls.close_reply("enough")
+    assert cut_short.text == "This call was cut short: enough."

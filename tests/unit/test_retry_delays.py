@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,9 +13,13 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
+from everturn.activities import fallbacks, patience
 from everturn.activities.activity_errors import UnexpectedErrors
+from everturn.activities.fallbacks import after_error
 from everturn.activities.retry_delays import retry_delay
+from everturn.errors import ConnectionFailed, InvalidReply, ProviderError, RateLimited
 from everturn.heartbeats.profiles import PROFILES
+from everturn.limits import Patience
 from everturn.plans import RunTool
 from everturn.workflows.timeouts import check_options, model_options, tool_activity_options
 
@@ -61,6 +66,67 @@ async def test_what_nobody_foresaw_is_tried_later_and_later(attempt: int, second
 async def test_an_error_that_says_itself_when_to_try_again_is_left_alone() -> None:
     own = ApplicationError("busy", next_retry_delay=timedelta(seconds=3))
     assert await _raised(own, attempt=8) is own
+
+
+class Tries:
+    """The tries of one model turn, of which each is told what the ones before it left."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        """How long each try takes."""
+        self._left: dict[str, Any] = {}
+        monkeypatch.setattr(patience, "this_try", lambda: timedelta(seconds=self.seconds))
+        for module in (fallbacks, patience):
+            monkeypatch.setattr(module, "details_left", lambda: self._left)
+        monkeypatch.setattr(patience, "leave_details", self._left.update)
+
+    def fail(self, error: ProviderError, *, longest: timedelta = timedelta(minutes=30)) -> ApplicationError:
+        self.count += 1
+        environment = ActivityEnvironment()
+        environment.info = replace(environment.info, attempt=self.count)
+        return environment.run(lambda: after_error(error, Patience(model=longest), fallback="x:other"))
+
+    def fail_for_good(self, seconds: float, kind: type[ProviderError] = InvalidReply) -> ApplicationError:
+        self.seconds = seconds
+        while (failure := self.fail(kind("it broke off"))) and not failure.non_retryable:
+            pass
+        return failure
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> Tries:
+    return Tries(monkeypatch)
+
+
+@pytest.mark.parametrize("seconds", [61, 300])
+def test_a_long_reply_that_breaks_off_is_asked_for_again_some_times(seconds: float, tries: Tries) -> None:
+    failure = tries.fail_for_good(seconds)
+    assert tries.count == 1 + fallbacks.LEAST_RETRIES_OF_INVALID_REPLIES
+    assert failure.details[0]["fallback"] == "x:other"
+
+
+def test_a_reply_that_is_invalid_at_once_is_asked_for_again_for_a_minute(tries: Tries) -> None:
+    failure = tries.fail_for_good(0.1)
+    assert 1 + fallbacks.LEAST_RETRIES_OF_INVALID_REPLIES < tries.count < 20
+    assert re.search(r"\(tried \d+ times, for (0:00:[345]\d|0:01:00)\)$", failure.message), failure.message
+
+
+def test_what_failed_before_is_not_held_against_a_reply_that_breaks_off(tries: Tries) -> None:
+    tries.seconds = 30
+    for _ in range(3):
+        assert not tries.fail(RateLimited("slow down")).non_retryable
+    tries.fail_for_good(1)
+    assert tries.count == 3 + 1 + fallbacks.LEAST_RETRIES_OF_INVALID_REPLIES
+
+
+@pytest.mark.parametrize("kind", [InvalidReply, ConnectionFailed])
+def test_no_failure_is_retried_beyond_the_patience(kind: type[ProviderError], tries: Tries) -> None:
+    tries.seconds = 75.4
+    failure = tries.fail(kind("it broke off"), longest=timedelta(minutes=1))
+    assert (failure.non_retryable, failure.message) == (True, "it broke off (tried once, for 0:01:15)")
+    tries.fail_for_good(600, ConnectionFailed)
+    assert tries.count == 1 + 3, "patience is half an hour"
 
 
 async def _raised(error: Exception, attempt: int) -> Exception:

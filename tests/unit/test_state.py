@@ -488,6 +488,8 @@ def test_a_conversation_is_paused_once() -> None:
     assert state.pause_problem() is None
     state.pause()
     assert state.pause_problem() == "The conversation is already paused."
+    state.close()
+    assert state.pause_problem() == "The conversation is closing: it ends once what runs now has finished."
 
 
 @pytest.mark.parametrize("stalled", [False, True])

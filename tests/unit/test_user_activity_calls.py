@@ -279,6 +279,36 @@ async def test_an_activity_that_somebody_cancelled_ends_the_turn(reply: ReplyPar
         await reply.results()
 
 
+async def test_a_failure_that_comes_together_with_a_cancellation_is_the_calls_result(reply: ReplyParts) -> None:
+    await reply.begin(PAY, plan=[plan()])
+    activity = await reply.sdk.scheduled("Pay")
+    reply.commands.handlers.take_signal(names.CANCEL_TURN, ({},))
+    await activity.fail(failed("Broke", "no money"))
+    (result,) = reply.open_calls.close_reply("enough")
+    assert (result.text, reply.ledger.in_events) == ("Broke: no money", ("a",))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        timed_out(TimeoutType.HEARTBEAT),
+        timed_out(TimeoutType.SCHEDULE_TO_START),
+        ApplicationError("nobody has it", type=names.NOT_HOSTED),
+        Cancelled("by hand"),
+    ],
+    ids=["lost", "not taken", "handed back", "cancelled"],
+)
+async def test_no_other_end_that_comes_together_with_a_cancellation_is_a_result(error: Any, reply: ReplyParts) -> None:
+    await reply.begin(PAY, plan=[plan()])
+    activity = await reply.sdk.scheduled("Pay")
+    reply.commands.handlers.take_signal(names.CANCEL_TURN, ({},))
+    await activity.fail(activity_error(error))
+    assert (reply.sdk.open_activities, reply.state.pending) == ([], {})
+    (cut_short,) = reply.open_calls.close_reply("enough")
+    assert cut_short.text.startswith("This call was cut short: enough. It was running")
+    assert reply.ledger.in_events == ()
+
+
 async def test_an_output_that_can_not_be_read_is_for_a_person(reply: ReplyParts) -> None:
     await reply.begin(PAY, plan=[plan()])
     activity = await reply.sdk.scheduled("Pay")

@@ -226,7 +226,7 @@ async def test_only_failures_spend_patience_and_then_the_conversation_stalls(
     agent = agent_on(model, patience=Patience(model=timedelta(seconds=3)))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
-        with pytest.raises(Stalled, match=r"tried \d times, for 0:00:03"):
+        with pytest.raises(Stalled, match=r"tried \d times, for 0:00:0[0-3]"):
             await conversation.reply()
     assert len(model.requests) in (2, 3, 4, 5)
 
