@@ -26,7 +26,7 @@ from everturn.calls import activity_outputs
 from everturn.calls.causes import cause_of
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
-from everturn.history.steps import ActivityEnded, CallChecked, Step, ToolRunFailed, ToolScheduled
+from everturn.history.steps import ActivityEnded, CallChecked, CheckScheduled, Step, ToolRunFailed, ToolScheduled
 from everturn.payloads import ToolRequest
 from everturn.plans import ActivityCall, CheckedCall
 from everturn.sizes import MAX_RESULT_CHARS
@@ -63,6 +63,7 @@ class ActivityReader:
         if scheduled.activity_type.name == names.CHECK_CALL:
             if request := await self._decoder.read_record(scheduled.input, ToolRequest):
                 self._checks[event_id] = request
+                return True, CheckScheduled(event_id, time, request.call_id)
             return True, None
         header = scheduled.header.fields.get(names.CALL_HEADER)
         if not header:

@@ -29,6 +29,8 @@ class CallsByHistory:
         """Those whose results are made from what users' own activities returned."""
         self.running: set[str] = set()
         """Those that were begun and have not failed."""
+        self.checked: set[str] = set()
+        """Those that a worker is looking at before they begin."""
 
     def begin_reply(self, reply: ModelReply) -> None:
         self.planned = planned_calls(reply.message.tool_calls, reply.plan)
@@ -73,10 +75,8 @@ class CallsByHistory:
         begins. `waiting`: the calls that wait for a decision, or for the check of one."""
         if not closing:
             return len(self._results) == len(self.planned)  # asked with each result, of which there may be hundreds
-        return all(
-            _begins_late(plan) and call.call_id not in self.running and call.call_id not in waiting
-            for call, plan in self.unsettled
-        )
+        begun = {*self.running, *self.checked, *waiting}
+        return all(_begins_late(plan) and call.call_id not in begun for call, plan in self.unsettled)
 
     def hand_in(self, state: State) -> None:
         """Puts the results into the state. A call without a result was cut short."""

@@ -49,6 +49,7 @@ class StateByHistory:
         self._cut_short = False  # the turn was cancelled, and has not ended yet
         self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, or can't read its start: it begins nothing more
+        self._is_settled = False  # the last workflow task brought the last results of a reply
         self._before_answer: tuple[bool, str, int] | None = None
         """Of the state, before the last workflow task began an answer; None if it began none."""
         self._together: SameTask | None = None  # what the last workflow task brought, until its updates are over
@@ -80,6 +81,9 @@ class StateByHistory:
                 self._deny_queued_call(call_id, same_task)
             case steps.TurnScheduled(request=request):
                 self._begin_turn(request)
+            case steps.CheckScheduled(call_id=call_id):
+                self.calls.checked.add(call_id)
+                self._together = same_task
             case steps.ToolScheduled(request=call):
                 self._begin_call(call.call_id)
                 if same_task:
@@ -104,6 +108,7 @@ class StateByHistory:
         """The conversation's workflow task is completed: it has taken in all that came before."""
         sent = self.signals.take_all()
         self.decisions.new_waits.clear()
+        self._is_settled = False
         brought = self._brought
         self._brought = []
         self._before_answer = None
@@ -251,6 +256,8 @@ class StateByHistory:
             self._runs = False
         if isinstance(step, steps.ToolRunFailed):
             self.calls.running.discard(step.request.call_id)
+        if isinstance(step, steps.ToolRunFailed | steps.CallChecked):
+            self.calls.checked.discard(step.request.call_id)
         match step:
             case steps.TurnCompleted(request=request, reply=reply):
                 self._take_reply(request, reply)
@@ -287,6 +294,8 @@ class StateByHistory:
                     self._take_result(given)
             case steps.CallChecked(request=request, arguments=arguments):
                 self.decisions.take_edit(request.call_id, arguments)
+                if self.state.closing:  # which it waited for
+                    self._close_if_settled()
             case steps.DecisionChecked(check=check, refusal=refusal):
                 self.decisions.take_check(
                     check.call.call_id, decided_by=check.decision.by, refusal=refusal, time=self._clock
@@ -356,6 +365,7 @@ class StateByHistory:
         waiting = self.state.pending.keys() | self.awaited
         if self.calls.planned and self.calls.is_settled(closing=closing, waiting=waiting):
             self._close_reply()
+            self._is_settled = True
             if closing:
                 self.state.end_answer()
 
@@ -443,8 +453,8 @@ class StateByHistory:
                 self.decisions.deny_all()
                 if self.calls.planned:
                     self._close_if_settled()
-                elif step.accepted and state.answering and not (self._runs or self._awaits_worker or state.stall):
-                    state.end_answer()  # the last results came with it
+                elif step.accepted and self._is_settled:
+                    state.end_answer()
         return True
 
     def _take_rules(self, step: steps.CommandSent) -> bool:

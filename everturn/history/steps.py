@@ -192,6 +192,13 @@ class ToolRunFailed(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckScheduled(Step):
+    """A worker is to look at a call before it begins."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallChecked(Step):
     """A worker has looked at a call before it runs elsewhere: it may."""
 
