@@ -15,6 +15,7 @@ from everturn.errors import NotFound
 from everturn.evaluations.answers import AnsweredCall, Effect, JudgedAnswer
 from everturn.history import steps
 from everturn.history.reader import first_step, read_steps
+from everturn.history.state_by_history import StateByHistory
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import Start
 from everturn.plans import RunPlan
@@ -47,6 +48,8 @@ class _AnswerUnderWay:
     turns: int = 0
     is_over: bool = False
     """It has ended: with a reply without calls, or since it was cancelled."""
+    is_replied: bool = False
+    """Its last turn has its reply. If the conversation is closing, another turn is another answer's."""
     unfit: bool = False
     """Its last reply does not fit the output type: a correction follows, or the answer has ended without an output."""
     usage: Usage = field(default_factory=Usage)
@@ -67,6 +70,7 @@ class AnswerReader:
         self.began_at: datetime | None = None
         """The run."""
         self.under_way = under_way or _AnswerUnderWay()
+        self._by_history = StateByHistory()
         self._model = ""
 
     def take_step(self, step: steps.Step) -> steps.TurnCompleted | None:
@@ -74,6 +78,10 @@ class AnswerReader:
         if self._begins_answer(step):
             self.under_way = _AnswerUnderWay(begin=self.transcript.base + len(self.transcript.messages))
         self.transcript.take_step(step)
+        self._by_history.take_step(step)
+        for sent in self._by_history.take_followed():  # it may pass over what came by signal
+            if isinstance(sent, steps.CommandSent) and sent.name == names.CANCEL_TURN:
+                self.under_way.is_over = True
         match step:
             case steps.RunStarted():
                 self.start = step.start
@@ -83,6 +91,7 @@ class AnswerReader:
                     self.under_way.begin = self.transcript.base
             case steps.TurnScheduled(request=request) if not request.summarise:
                 self.under_way.since = self.under_way.since or step.at
+                self.under_way.is_replied = False
             case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
                 self._take_reply(step)
                 # One that was cancelled may still bring a reply.
@@ -93,20 +102,22 @@ class AnswerReader:
             case steps.ToolCompleted(request=call) | steps.ActivityEnded(request=call):
                 self.under_way.started.setdefault(call.call_id, step.at)
                 self.under_way.finished[call.call_id] = step.at
-            case steps.CommandSent(name=names.CANCEL_TURN):
-                self.under_way.is_over = True
         return None
 
     def _begins_answer(self, step: steps.Step) -> bool:
-        """Whether this turn is the first one after an answer that has ended, if only with a reply that does not fit."""
+        """Whether this turn is the first one after an answer that has ended, if only with a reply that does not fit, or
+        since the conversation was closed as its calls ran or waited."""
         if not isinstance(step, steps.TurnScheduled) or step.request.summarise:
             return False
-        is_corrected = any(map(asks_for_correction, step.request.delta))
-        return self.under_way.is_over or (self.under_way.unfit and not is_corrected)
+        answer = self.under_way
+        if answer.is_over or (answer.is_replied and self._by_history.state.closing):
+            return True
+        return answer.unfit and not any(map(asks_for_correction, step.request.delta))
 
     def _take_reply(self, step: steps.TurnCompleted) -> None:
         reply = step.reply
         self.under_way.unfit = reply.output_problem is not None
+        self.under_way.is_replied = True
         self._model = step.request.model or (reply.facts.model if reply.facts else self._model)
         self.under_way.turns += 1
         self.under_way.usage += reply.usage
