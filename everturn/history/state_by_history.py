@@ -7,6 +7,7 @@ first what people sent, then what its activities returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from everturn import agent_in_charge, names
 from everturn.calls import gate, unknown_outcomes
@@ -128,12 +129,16 @@ class StateByHistory:
             self._take_brought(step)
         stalled = self.state.stall is not None
         for step in early:
-            resume = step if isinstance(step, steps.CommandSent) and step.name == names.RESUME else None
-            if resume and not self.state.stall:  # who pauses after it was sent has the last word
-                if not stalled:  # one is enough for a stall
-                    self.signals.resumes.append(resume)
-            elif not self._take_sent(step):
-                self.decisions.hold_decision(step)
+            if not (isinstance(step, steps.CommandSent) and step.name == names.RESUME):
+                if not self._take_sent(step):
+                    self.decisions.hold_decision(step)
+                continue
+            # Who pauses after it was sent has the last word.
+            resume = replace(step, payload={**step.payload, "only_stalled": True})
+            if self.state.stall:
+                self._take_sent(resume)
+            elif not stalled:  # one is enough for a stall
+                self.signals.resumes.append(resume)
         self._follow_up()
         if self._together:
             self._together.ruled = (*ruled, *self.decisions.ruled)
@@ -296,7 +301,7 @@ class StateByHistory:
                 self.decisions.take_edit(request.call_id, arguments)
                 if self.state.closing:  # which it waited for
                     self._close_if_settled()
-            case steps.DecisionChecked(check=check, refusal=refusal):
+            case steps.DecisionChecked(check=check, refusal=refusal) if not self._cut_short:
                 self.decisions.take_check(
                     check.call.call_id, decided_by=check.decision.by, refusal=refusal, time=self._clock
                 )
