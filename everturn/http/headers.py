@@ -18,6 +18,13 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
     return next((text for begins in _PASSED_ON if (text := headers.get(f"{begins}{name}", ""))), "")
 
 
+def read_media_type(headers: Mapping[str, str]) -> str:
+    """The content type without its parameters, in lower case; empty if there is none.
+
+    Case does not count in it, and there may be spaces before the `;` (RFC 9110, 8.3.1)."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def read_number(text: str) -> float | None:
     """A number that is not negative; None if the text is none."""
     try:

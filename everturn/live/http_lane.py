@@ -18,6 +18,7 @@ from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidReply, InvalidSetting
 from everturn.heartbeats.details import LiveAt, StreamedText
+from everturn.http.headers import read_media_type
 from everturn.http.sse import EventDecoder
 from everturn.live.followed_turns import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text
@@ -196,7 +197,7 @@ class HttpLane(Lane):
                 ) as client,
                 client.stream("GET", live_at.url + _path_of_turn(key), params=query, headers=headers) as response,
             ):
-                kind = response.headers.get("content-type", "").partition(";")[0].strip()
+                kind = read_media_type(response.headers)
                 if response.status_code != 200 or kind != "text/event-stream":
                     raise LaneDown(f"{live_at.url} answers {response.status_code}.")
                 yield self._read_text(response.aiter_raw())

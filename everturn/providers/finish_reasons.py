@@ -69,6 +69,13 @@ def plain_reason(reason: str) -> str:
     return _PREFIX.sub("", words)
 
 
+def later_reason(known: str, reason: str) -> str:
+    """The reason that counts after a further chunk, which may have none: protobuf's zero value says the same."""
+    if not reason or (known and plain_reason(reason) == "unspecified"):
+        return known
+    return reason
+
+
 def ending_of(reason: str) -> Ending:
     """What a reason means; of `content_filter: SAFETY`, as Gemini's compatible endpoint writes it, its first word."""
     for word in reason.split(":"):

@@ -19,6 +19,7 @@ from everturn.client.conversation import Conversation
 from everturn.client.followed_reply import FollowedReply
 from everturn.errors import Ended, InvalidSetting, NotFound, Refused
 from everturn.events import Replied, TurnStarted
+from everturn.http.headers import read_media_type
 from everturn.records import Message, Part
 from everturn.ui.narrator import SeenByPage
 from everturn.ui.page_decisions import PageDecision, PageDecisions, PageResult, WaitingForPage
@@ -96,7 +97,7 @@ class Chats:
 
     async def body_of(self, request: Request) -> bytes:
         """Raises HTTPException for a body that is too large or no JSON. A form on another site can't send JSON."""
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if read_media_type(request.headers) != "application/json":
             raise HTTPException(415, "The body is to be application/json.")
         body = bytearray()
         async for chunk in request.stream():

@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn.errors import InvalidSetting
+from everturn.http.headers import read_media_type
 from everturn.http.json_response import JsonResponse
 
 MIN_TOKEN_CHARS: Final = 16
@@ -110,7 +111,7 @@ class Auth:
             return _refused_response(
                 403, "Only the inbox's own page may send this request, but it comes from another site."
             )
-        if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        if request.method == "POST" and read_media_type(request.headers) != "application/json":
             return _refused_response(415, "The body has to be application/json.")
         return None
 

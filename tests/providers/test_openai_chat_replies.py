@@ -80,6 +80,7 @@ def test_a_reply_without_a_reason_and_a_count_broke_off(finish: str | None, toke
         ({"content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]}, ["~t", "a"]),
         ({"refusal": "I won't."}, ["I won't."]),
         ({"content": "", "reasoning": {"no": "text"}}, []),
+        ({"reasoning": ["t"], "reasoning_details": [{"type": "reasoning.text", "text": "t"}]}, ["~t"]),
     ],
 )
 def test_texts_and_thoughts_in_all_dialects(message: dict[str, Any], parts: list[str]) -> None:
@@ -355,8 +356,9 @@ def test_calls_in_all_dialects_of_streams(deltas: list[list[Any]], calls: list[t
     assert called(streamed(*({"tool_calls": delta} for delta in deltas))) == calls
 
 
-def test_a_call_that_is_sent_once_more_is_one_call() -> None:
-    whole = fragment('{"city": "Paris"}', id="c1", name="weather")
+@pytest.mark.parametrize("arguments", ['{"city": "Paris"}', {"city": "Paris"}])
+def test_a_call_that_is_sent_once_more_is_one_call(arguments: Any) -> None:
+    whole = fragment(arguments, id="c1", name="weather")
     assert called(streamed({"tool_calls": [whole]}, {"tool_calls": [whole]})) == [("weather", {"city": "Paris"})]
 
 
@@ -365,14 +367,47 @@ def test_a_function_call_whose_fields_are_null_is_none() -> None:
     assert [(read.stop, read.text) for read in (reply(nothing), streamed(nothing))] == [("end", "a")] * 2
 
 
-def test_a_stream_of_a_message_without_deltas_is_read_and_one_beside_deltas_is_not() -> None:
-    message = {"role": "assistant", "content": "a"}
-    last = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "last_delta"),
+    [
+        ({"content": "a"}, {}),
+        ({"content": "a"}, {"delta": {"role": "assistant", "content": ""}}),
+        ({"content": [{"type": "text", "text": "a"}]}, {"delta": {}}),
+        ({"reasoning_content": "t"}, {"delta": {}}),
+        ({"tool_calls": [entry(index=0, id="1")]}, {"delta": {}}),
+        ({"images": [PICTURE]}, {"delta": {}}),
+    ],
+)
+def test_a_streams_whole_message_counts_unless_deltas_said_it_before(
+    message: dict[str, Any], last_delta: dict[str, Any]
+) -> None:
+    last = {"choices": [{"index": 0, "message": message, "finish_reason": "stop", **last_delta}]}
     for chunks in ([last], [{"choices": [{"index": 0, "delta": message}]}, last]):  # the second one is MiniMax's way
         assembler = Assembler(request())
         for chunk in chunks:
             assembler.feed(Event(json.dumps(chunk)))
-        assert assembler.finish().text == "a"
+        assert assembler.finish().message == reply(message).message
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"reasoning": {"effort": "high", "text": "t"}},
+        {"reasoning": {"content": [{"type": "text", "text": "t"}]}},
+        {"reasoning_content": [{"type": "thinking", "thinking": "t"}]},
+        {"reasoning_content": ["t"], "reasoning": "t"},
+    ],
+)
+def test_a_thought_that_is_an_object_or_a_list_is_shown_and_does_not_go_back_as_a_text(thought: dict[str, Any]) -> None:
+    assert reply({"content": "a", **thought}).message.parts == (Thinking(text="t"), Text(text="a"))
+
+
+def test_details_that_come_after_their_text_do_not_say_it_again() -> None:
+    found = streamed({"reasoning": "t"}, {"reasoning_details": [{"type": "reasoning.text", "text": "t"}]})
+    assert [part.text for part in found.message.parts if isinstance(part, Thinking)] == ["t"]
 
 
 def test_deltas_are_given_on_as_they_come() -> None:

@@ -94,7 +94,7 @@ async def test_only_the_inboxs_own_page_may_ask(
     ("headers", "status"),
     [
         (JSON, 404),
-        ({"content-type": "application/json; charset=utf-8"}, 404),
+        ({"content-type": "Application/JSON ; charset=utf-8"}, 404),
         ({**JSON, "origin": "OWN"}, 404),
         ({**JSON, "origin": "http://evil.example"}, 403),
         ({**JSON, "origin": "null"}, 403),

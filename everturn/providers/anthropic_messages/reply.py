@@ -122,6 +122,8 @@ class Assembler:
     _message: dict[str, Any] = field(default_factory=dict)
     """The fields of the message as a whole: its id, why it stopped, its container."""
     _usage: dict[str, Any] = field(default_factory=dict)
+    _may_begin_again: bool = False
+    """Whether the message's start came once more, and no block since then said if the blocks come again, too."""
 
     @property
     def complete(self) -> bool:
@@ -228,12 +230,16 @@ class Assembler:
         return unusable_reply(self.request.model, what)
 
     def _start_message(self, message: dict[str, Any]) -> list[Delta]:
-        # Proxies that fail over splice a second message into the stream: what came of the first is void.
         self._started = True
-        self._blocks = []
-        self._latest = {}
-        self._message = {name: message.get(name) for name in _OF_A_MESSAGE}
-        self._usage = {}
+        if message.get("id") == self._message.get("id"):
+            self._may_begin_again = True
+            self._message |= {name: message[name] for name in _OF_A_MESSAGE if message.get(name) is not None}
+        else:
+            # Proxies that fail over splice a second message into the stream: what came of the first is void.
+            self._blocks = []
+            self._latest = {}
+            self._message = {name: message.get(name) for name in _OF_A_MESSAGE}
+            self._usage = {}
         self._take_usage(message.get("usage"))
         blocks = enumerate(map(_as_block, as_list(message.get("content") or [])))
         return [delta for index, block in blocks for delta in self._start_block(index, block, over=True)]
@@ -251,6 +257,10 @@ class Assembler:
         # llama.cpp (build 11549) sends message_start with its first token. If that is half a letter, nothing is sent
         # for it, and the stream begins with a block.
         self._started = True
+        if self._may_begin_again and index in self._latest:
+            self._blocks = []
+            self._latest = {}
+        self._may_begin_again = False
         if len(self._blocks) >= MAX_BLOCKS:
             raise self.invalid_reply(f"it holds more than {MAX_BLOCKS} blocks")
         block = _Block(dict(start), over=over)
@@ -267,6 +277,7 @@ class Assembler:
     def _extend_block(self, block: _Block | None, delta: dict[str, Any]) -> list[Delta]:
         if block is None:
             raise self.invalid_reply("it continues a block that never started")
+        self._may_begin_again = False
         match delta.get("type"):
             case "text_delta":
                 return self._add_text(block, "text", delta)

@@ -21,7 +21,7 @@ from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
-from everturn.providers.finish_reasons import plain_reason, stop_of
+from everturn.providers.finish_reasons import later_reason, plain_reason, stop_of
 from everturn.providers.gemini.calls import PartialArguments, tool_names
 from everturn.providers.json_values import (
     a_count,
@@ -230,7 +230,7 @@ class Assembler:
 
     def _take_candidate(self, candidate: dict[str, Any]) -> list[Delta]:
         self._answered = True
-        self._finish = a_str(candidate.get("finishReason")) or self._finish
+        self._finish = later_reason(self._finish, a_str(candidate.get("finishReason")))
         if not candidate.keys() <= _PLAIN:
             self._take_beside(candidate)
         parts = (a_dict(part) for part in a_list(a_dict(candidate.get("content")).get("parts")))

@@ -24,11 +24,24 @@ AS_TEXT: Final = "as_text"
 _OWN_PLACES: Final = ("index", "id")
 """Fields that say which block a piece belongs to."""
 
+_OF_A_THOUGHT: Final = ("text", "thinking", "content")
+"""Fields of an object in which gateways put a thought."""
+
 
 def is_blocks(content: object) -> bool:
     """Whether a content is a list of blocks, and no JSON of another kind. What is no object is passed over."""
     blocks = [block for block in a_list(content) if isinstance(block, dict)]
     return bool(blocks) and all(isinstance(block.get("type", block.get("text")), str) for block in blocks)
+
+
+def thought_in(value: object) -> str:
+    """The text of a thought: a text, a block with one, or a list of either. What else an object holds, such as the
+    effort that was asked for, is no thought."""
+    if isinstance(value, list):
+        return "".join(map(thought_in, value))
+    if not isinstance(value, dict):
+        return a_str(value)
+    return next((text for name in _OF_A_THOUGHT if (text := thought_in(value.get(name)))), "")
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from everturn.models import Model
+from everturn.providers.base import Request
 from everturn.providers.json_values import a_dict, a_str, an_int, arguments_in, mend_texts, object_in, text_or_json
 from everturn.providers.reading import MAX_CALLS, unusable_reply
 from everturn.records import ToolCall
@@ -95,7 +95,7 @@ class PartialCalls:
     bare: dict[int | None, str] = field(default_factory=dict)
     """Entries of `tool_calls` without a function, by index, with their ids: a later entry may bring the function."""
 
-    def add_entry(self, entry: dict[str, Any], *, model: Model, is_whole_reply: bool) -> None:
+    def add_entry(self, entry: dict[str, Any], *, request: Request, is_whole_reply: bool) -> None:
         """Reads an entry of `tool_calls`: a new call, or more of a known one."""
         function = entry.get("function")
         is_custom = not isinstance(function, dict)
@@ -112,21 +112,22 @@ class PartialCalls:
             fields = a_dict(function)
             arguments = fields.get("arguments")
         name = a_str(fields.get("name"))
-        call = None if is_whole_reply else self._going_on(index, call_id, name)
+        text = None if arguments is None else text_or_json(arguments)
+        call = None if is_whole_reply else self._going_on(index, call_id, name, request)
         if call is None:
             if len(self.calls) >= MAX_CALLS:
-                raise unusable_reply(model, f"it holds more than {MAX_CALLS} tool calls")
+                raise unusable_reply(request.model, f"it holds more than {MAX_CALLS} tool calls")
             if not (call_id or is_whole_reply):
                 call_id = self.bare.pop(index, "")
             call = PartialCall(index, call_id, is_custom)
             self.calls.append(call)
-        elif name and call.is_complete and call.text == arguments:
+        elif name and call.is_complete and call.text == text:
             return  # the whole call once more
         call.id = call.id or call_id
         if name != call.name:
             call.name += name
-        if arguments is not None:
-            call.pieces.append(text_or_json(arguments))
+        if text is not None:
+            call.pieces.append(text)
         if entry.get("type") not in _USUAL:  # Moonshot's own tools
             call.extra["type"] = entry["type"]
         if not entry.keys() <= _OF_A_CALL:
@@ -136,10 +137,10 @@ class PartialCalls:
                 name: value for name, value in fields.items() if name not in _OF_A_FUNCTION and value is not None
             }
 
-    def add_legacy_entry(self, function: dict[str, Any], *, model: Model, is_whole_reply: bool) -> None:
+    def add_legacy_entry(self, function: dict[str, Any], *, request: Request, is_whole_reply: bool) -> None:
         """Reads `function_call`, the form before `tool_calls`."""
         entry = {"index": -1, "type": LEGACY, "function": function}
-        self.add_entry(entry, model=model, is_whole_reply=is_whole_reply)
+        self.add_entry(entry, request=request, is_whole_reply=is_whole_reply)
 
     def drop_repeated(self) -> None:
         """A server that sends `function_call` beside `tool_calls` says the same call twice; one whose fields are all
@@ -147,12 +148,13 @@ class PartialCalls:
         new = [call for call in self.calls if call.extra.get("type") != LEGACY]
         self.calls = new or [call for call in self.calls if call.name or call.pieces]
 
-    def _going_on(self, index: int | None, call_id: str, name: str) -> PartialCall | None:
+    def _going_on(self, index: int | None, call_id: str, name: str, request: Request) -> PartialCall | None:
         """The call that an entry continues; None if the entry starts a new one.
 
         Servers number badly (Ollama: index 0 for every call; Mistral: no index) and name badly (no id; the name in
         every piece, or "" after the first). An entry is a continuation if it has no name, or the same id, or comes
-        while the arguments of the last call are not complete yet.
+        while the arguments of the last call are not complete yet. The name of another tool starts a new one even then:
+        the last call has no arguments.
         """
         places = [call for call in self.calls if index is None or call.index == index]
         if index is None and call_id:
@@ -165,6 +167,8 @@ class PartialCalls:
         if not name or (call_id and call_id == latest.id):
             return latest
         if (call_id and latest.id) or latest.is_complete:
+            return None
+        if name != latest.name and {latest.name, name} <= {tool.name for tool in request.tools}:
             return None
         return latest
 

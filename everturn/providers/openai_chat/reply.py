@@ -16,7 +16,7 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
-from everturn.providers.finish_reasons import ending_of, is_stop_text, stop_of
+from everturn.providers.finish_reasons import ending_of, is_stop_text, later_reason, stop_of
 from everturn.providers.json_values import (
     a_count,
     a_dict,
@@ -28,7 +28,7 @@ from everturn.providers.json_values import (
     text_or_json,
     write_json,
 )
-from everturn.providers.openai_chat.blocks import Blocks, is_blocks
+from everturn.providers.openai_chat.blocks import Blocks, is_blocks, thought_in
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN, UNKNOWN
@@ -89,7 +89,7 @@ class Assembler:
     _index: Any = None
     """The index of the choice that is read."""
     _whole_message: dict[str, Any] = field(default_factory=dict)
-    """A stream's message, of a gateway that sends no deltas."""
+    """A stream's message, of a gateway that sends no deltas, or empty ones."""
     _answered: bool = False
     _said_something: bool = False
     """Whether a delta had at least one field, even an empty one."""
@@ -98,6 +98,8 @@ class Assembler:
     _thinking: list[str] = field(default_factory=list)
     _refused: bool = False
     _calls: PartialCalls = field(default_factory=PartialCalls)
+    _null_calls: bool = False
+    """Whether a null stands in a list of calls: beside a text it says nothing, alone it may be a call that was lost."""
     _ran: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """Groq's own tools that it ran, by their numbers."""
     _reasoning: list[Any] = field(default_factory=list)
@@ -174,13 +176,14 @@ class Assembler:
         if choice.get("error"):
             raise ErrorInReply({"error": choice["error"]})
         if finish := choice.get("finish_reason"):
-            self._finish = self._finish_reason(finish, choice) or self._finish
+            self._finish = later_reason(self._finish, self._finish_reason(finish, choice))
         if choice.get("logprobs") or choice.get("content_filter_results"):
             self._take_beside(choice)
         field_of_delta = "message" if is_whole_reply else "delta"
         delta = choice.get(field_of_delta)
+        if "message" in choice and not is_whole_reply:
+            self._whole_message = a_dict(choice["message"]) or self._whole_message
         if delta is None:
-            self._whole_message = a_dict(choice.get("message")) or self._whole_message
             return []
         if not isinstance(delta, dict):
             raise self._invalid_reply(f"its {field_of_delta} is not a JSON object")
@@ -233,14 +236,18 @@ class Assembler:
                     deltas += map(self._add_text, filter(None, map(a_str, value)))
                 case "refusal" if isinstance(value, str):
                     self._refused = True
-                    deltas.append(self._add_text(value))
+                    if value != delta.get("content"):  # gateways give it under both names
+                        deltas.append(self._add_text(value))
                 case "reasoning_content" | "reasoning" | "reasoning_details":
                     deltas += self._take_thinking(name, value, delta)
                 case "tool_calls" if isinstance(value, list | dict):
                     for entry in as_list(value):
-                        self._calls.add_entry(a_dict(entry), model=self.request.model, is_whole_reply=is_whole_reply)
+                        if entry is None:
+                            self._null_calls = True
+                        else:
+                            self._calls.add_entry(a_dict(entry), request=self.request, is_whole_reply=is_whole_reply)
                 case "function_call" if isinstance(value, dict):
-                    self._calls.add_legacy_entry(value, model=self.request.model, is_whole_reply=is_whole_reply)
+                    self._calls.add_legacy_entry(value, request=self.request, is_whole_reply=is_whole_reply)
                 case "error":
                     raise ErrorInReply({"error": value})
                 case "content" | "tool_calls":
@@ -278,14 +285,14 @@ class Assembler:
             raise self._invalid_reply("it holds no choice")
         if not self.complete:
             raise self._invalid_reply("the stream ended in the middle")
-        if not self._said_something and self._whole_message:
+        if self._whole_message and not self._has_content:
             self._take_delta(self._whole_message, is_whole_reply=True)
         stop: Stop = "end"
         if self._finish:
             stop = stop_of(self._finish, self.request.model)
         if not self._said_something and stop == "end":
             raise self._invalid_reply("it holds no message")
-        if self._calls.bare:
+        if self._calls.bare or (self._null_calls and not self._has_content):
             raise self._invalid_reply("it holds a tool call without a function")
         self._calls.drop_repeated()
         return Reply(
@@ -298,6 +305,11 @@ class Assembler:
             details=self._reply_details(),
         )
 
+    @property
+    def _has_content(self) -> bool:
+        """Whether anything came that a whole message would say again."""
+        return bool(self._text or self._thinking or self._blocks or self._calls.calls or self._media)
+
     def _reply_details(self) -> dict[str, Any]:
         fields = dict(self._reply_fields)
         return details_of(
@@ -306,18 +318,19 @@ class Assembler:
 
     def _take_thinking(self, name: str, value: Any, delta: dict[str, Any]) -> Iterator[Delta]:
         # Some servers send two or three of these names, with the same text.
-        plain = next((field for field in ("reasoning_content", "reasoning") if a_str(delta.get(field))), "")
-        self._came_in = self._came_in or plain
+        plain = next((field for field in ("reasoning_content", "reasoning") if thought_in(delta.get(field))), "")
+        if a_str(delta.get(plain)):  # what came in another form is shown, but can't go back as a text
+            self._came_in = self._came_in or plain
         if name == "reasoning_details":
             details = [detail for detail in a_list(value) if isinstance(detail, dict)]
             for detail in details:
                 _merge_detail(self._reasoning, detail)
-            if self._came_in:
+            if self._came_in or plain:
                 return
             value = "".join(a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details)
-        elif name == "reasoning" and a_str(delta.get("reasoning_content")):
+        elif name == "reasoning" and plain != "reasoning":
             return
-        if thought := a_str(value):
+        if thought := thought_in(value):
             self._thinking.append(thought)
             yield Delta("thinking", mend(thought))
 

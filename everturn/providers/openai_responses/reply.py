@@ -1,7 +1,7 @@
 """Responses: replies, whole or streamed.
 
 A stream's last event holds the response, and an item's last event the item: these are read, whatever the deltas
-before them said. Only if a server sends neither, an item is put together from its deltas.
+before them said. Only what a server leaves empty or out in both is put together from the deltas.
 """
 
 from __future__ import annotations
@@ -49,6 +49,17 @@ _THOUGHTS = {
     "response.reasoning_summary_text.delta": ("summary", "summary_text"),
     "response.reasoning_text.delta": ("content", "reasoning_text"),
 }
+_TYPE_OF_ITEM = {
+    "response.output_text.": "message",
+    "response.refusal.": "message",
+    "response.reasoning_summary_text.": "reasoning",
+    "response.reasoning_text.": "reasoning",
+    "response.function_call_arguments.": "function_call",
+    "response.custom_tool_call_input.": "custom_tool_call",
+}
+"""The type of the item that an event is about, by what the event's kind begins with."""
+_FIELD_OF_TEXT = {"message": "content", "function_call": "arguments", "custom_tool_call": "input"}
+"""The field for which an item is there, by its type. A reasoning's is left as it came: it is sealed, and goes back."""
 UNFINISHED = frozenset({"queued", "in_progress"})
 _STATUSES = UNFINISHED | {"completed", "incomplete", "failed", "cancelled", ""}
 _IDS = ("call_id", "id")
@@ -73,6 +84,8 @@ class _ReceivedItem:
     finished: Item | None = None
     pieces: dict[tuple[str, int], list[str]] = field(default_factory=dict)
     """Its deltas, by the kind of event and the block's index."""
+    never_began: bool = False
+    """Whether there are only deltas of it so far."""
 
     @property
     def item(self) -> Item:
@@ -95,6 +108,14 @@ class _ReceivedItem:
         if not over:
             return True
         return not (_ids_of(self.item) and _ids_of(item)) and _without_ids(self.item) == _without_ids(item)
+
+
+def _read_item(given: object) -> Item:
+    """The item, which is a message if it has a role alone, as requests may have it."""
+    item = a_dict(given)
+    if not item.get("type") and item.get("role") == "assistant":
+        return item | {"type": "message"}
+    return item
 
 
 def _is_item(item: Item) -> bool:
@@ -215,7 +236,7 @@ class Assembler:
         )
 
     def _take_event(self, kind: str, fields: dict[str, Any]) -> list[Delta]:
-        item = a_dict(fields.get("item"))
+        item = _read_item(fields.get("item"))
         index = self._index_of(fields, item)
         if kind in {"response.output_item.added", "response.output_item.done"}:
             if _is_item(item):  # clients are meant to pass over an item that is null
@@ -223,13 +244,12 @@ class Assembler:
         elif kind == "response.reasoning_summary_part.added" and fields.get("summary_index"):
             return [Delta("thinking", "\n\n")]
         elif text_field := _TEXT_OF_DONE.get(kind):
-            # The whole text, of which some servers send no delta.
-            if (place := self._latest.get(index)) and isinstance(text := fields.get(text_field), str):
+            # The whole text, of which some servers send no delta. An empty one takes back no delta.
+            text = a_str(fields.get(text_field))
+            if text and (place := self._place_of_text(kind.removesuffix("done"), index, fields)):
                 place.pieces[kind.removesuffix("done") + "delta", _block_index(fields)] = [text]
         elif kind.endswith(".delta") and (piece := a_str(fields.get("delta"))):
-            if index not in self._latest and _DELTAS.get(kind) == "text":
-                self._take_item(index, {"type": "message", "content": []}, over=False)  # a text whose item never began
-            if place := self._latest.get(index):
+            if place := self._place_of_text(kind.removesuffix("delta"), index, fields):
                 place.pieces.setdefault((kind, _block_index(fields)), []).append(piece)
             match _DELTAS.get(kind):
                 case "text":
@@ -251,9 +271,31 @@ class Assembler:
             return latest + 1
         return next(of_name, latest)
 
+    def _place_of_text(self, subject: str, index: int, fields: dict[str, Any]) -> _ReceivedItem | None:
+        """The item that a piece of text belongs to: the one that the event names, or that of its index. If what has
+        that index is no message, a message's text is that of the latest that is not over, or of one that never began.
+        """
+        latest = self._latest.get(index)
+        kind = _TYPE_OF_ITEM.get(subject)
+        name = fields.get("item_id")
+        if name and not (latest and latest.item.get("id") == name):  # mostly it is the latest: no search for each piece
+            for place in self._places:
+                if place.item.get("id") == name and place.item.get("type") == kind:
+                    return place
+        if kind != "message" or (latest and latest.item.get("type") == kind):
+            return latest
+        for place in reversed(self._places):
+            if place.item.get("type") == kind and not place.finished and (latest or place.index == index):
+                return place
+        place = _ReceivedItem(index, started={"type": "message", "content": []}, never_began=True)
+        self._places.append(place)
+        return place
+
     def _take_item(self, index: int, item: Item, *, over: bool) -> None:
         """Reads an item's first or last event. An item that is sent again, under whatever index, is the same item."""
         place = next((place for place in self._places if place.is_same(item)), None)
+        if place is None:
+            place = self._begun_late(index, item, over=over)
         latest = self._latest.get(index)
         if place is None and latest and latest.may_hold(item, over=latest.finished is not None):
             place = latest
@@ -266,16 +308,38 @@ class Assembler:
         else:
             place.started = place.started or item
 
+    def _begun_late(self, index: int, item: Item, *, over: bool) -> _ReceivedItem | None:
+        """The deltas of this item, which came before it did: under its index, or with its text."""
+        for place in self._places:
+            if not place.never_began or item.get("type") != "message":
+                continue
+            if place.index == index or (over and _text_in(item) in {"", _text_in(self._fill_item(place))}):
+                place.never_began = False
+                place.started = None
+                place.index = index
+                return place
+        return None
+
     def _all_items(self) -> list[Item]:
-        whole_items = [item for item in map(a_dict, a_list(self._response.get("output"))) if _is_item(item)]
+        whole_items = [item for item in map(_read_item, a_list(self._response.get("output"))) if _is_item(item)]
         places = sorted(self._places, key=lambda place: place.index)
         all_over = all(place.finished for place in places)
         # Some servers leave the items out of the last event, or some of them.
-        if len(whole_items) > len(places) or (len(whole_items) == len(places) and not all_over):
+        if len(whole_items) > len(places):
             return whole_items
-        items = [place.finished or self._fill_item(place) for place in places]
-        whole_items += [{}] * (len(items) - len(whole_items))
-        return [_with_seal(item, same) for item, same in zip(items, whole_items, strict=True)]
+        if len(whole_items) == len(places) and not all_over:
+            return [_fill_empty(item, self._fill_item(place)) for item, place in zip(whole_items, places, strict=True)]
+        whole_items += [{}] * (len(places) - len(whole_items))
+        return [self._final_item(place, item) for place, item in zip(places, whole_items, strict=True)]
+
+    def _final_item(self, place: _ReceivedItem, whole_item: Item) -> Item:
+        """The item as its last event has it, or else its deltas. If that leaves its text empty, the response may have
+        it, or the deltas: an item's last event may come early."""
+        filled = self._fill_item(place)
+        item = _with_seal(place.finished or filled, whole_item)
+        if item.get("id") == whole_item.get("id"):
+            item = _fill_empty(item, whole_item)
+        return _fill_empty(item, filled)
 
     def _fill_item(self, place: _ReceivedItem) -> Item:
         """An item put together from its deltas, because its last event did not come."""
@@ -386,6 +450,26 @@ def _with_seal(item: Item, whole_item: Item) -> Item:
     if item.get("type") != whole_item.get("type") or item.get("id") != whole_item.get("id"):
         return item
     return item | {"encrypted_content": sealed}
+
+
+def _fill_empty(item: Item, fuller_item: Item) -> Item:
+    """The item, with the text of the other, which is the same item, if its own is empty."""
+    name = _FIELD_OF_TEXT.get(a_str(item.get("type")), "")
+    if not fuller_item.get(name) or not _is_empty(item.get(name)) or fuller_item.get("type") != item["type"]:
+        return item
+    return item | {name: fuller_item[name]}
+
+
+def _is_empty(content: object) -> bool:
+    """Whether it is nothing, or a list of blocks with nothing in them."""
+    if isinstance(content, list):
+        return not any(text for block in content for name, text in a_dict(block).items() if name != "type")
+    return not content
+
+
+def _text_in(message: Item) -> str:
+    blocks = map(a_dict, a_list(message.get("content")))
+    return "".join(a_str(block.get("text")) or a_str(block.get("refusal")) for block in blocks)
 
 
 _BLOCK_TYPES = {"text": "output_text", "refusal": "refusal"}

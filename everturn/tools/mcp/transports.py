@@ -15,6 +15,7 @@ import httpx2
 from pydantic_core import from_json
 
 from everturn.http.content_encoding import ACCEPTED
+from everturn.http.headers import read_media_type
 from everturn.http.retry_after import LONGEST_SECONDS, seconds_to_wait
 from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
@@ -133,7 +134,7 @@ class _ReportingTransport(httpx2.AsyncHTTPTransport):
             return _error_response(request, NOT_SENT, str(error) or type(error).__name__, status=503)
         except httpx2.TransportError as error:
             return _error_response(request, LOST, str(error) or type(error).__name__, status=502)
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = read_media_type(response.headers)
         if not _message_in(request) or (response.status_code < 400 and kind == "text/event-stream"):
             return response
         try:
