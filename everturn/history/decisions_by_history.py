@@ -61,6 +61,8 @@ class DecisionsByHistory:
         """The calls that had passed the gate and that a new rule denies, if the agent's policy lets it."""
         self.given: dict[str, ToolResult] = {}
         """The results that hooks gave of such calls, if it does not."""
+        self._let_out_later: dict[str, tuple[PendingCall, Decision]] = {}
+        """Such calls that no activity runs, with their approvals, if it does not."""
         self.new_waits: set[str] = set()
         """The calls that began to wait in the last workflow task."""
         self.approvals: dict[str, Decision] = {}
@@ -85,6 +87,7 @@ class DecisionsByHistory:
         self.edited.clear()
         self.denied_while_queued.clear()
         self.given.clear()
+        self._let_out_later.clear()
         self.approvals.clear()
         self.refusals.clear()
         self.answers.clear()
@@ -95,6 +98,7 @@ class DecisionsByHistory:
         self.edited.clear()
         self.denied_while_queued.clear()
         self.given.clear()
+        self._let_out_later.clear()
         self._held.clear()
         self._state.pending.clear()
 
@@ -211,10 +215,12 @@ class DecisionsByHistory:
     def _let_out(self, pending: PendingCall, approval: Decision) -> None:
         call = pending.call
         plan = pending.plan
-        if isinstance(plan, RunHandoff):
-            self._hand_over(call, plan)
+        if call.call_id in self.denied_while_queued:
+            self._let_out_later[call.call_id] = pending, approval
         elif isinstance(plan, UseResult) or self._state.closing:  # one that closes begins nothing
             self._settle(unwritten_result(call))
+        elif isinstance(plan, RunHandoff):
+            self._hand_over(call, plan)
         elif isinstance(plan, AwaitAnswer):
             self.begin_waiting(
                 for_answer(call, plan, approval=approval, arguments=approval.arguments),
@@ -264,9 +270,13 @@ class DecisionsByHistory:
         """`refusal`: why this person may not decide; empty if they may."""
         call = self.denied_while_queued.get(call_id) if call_id not in self.checked else None
         given = self.given.pop(call_id, None) if call else None
-        if call and (given or not refusal):  # otherwise, another rule may come before the call begins
+        let_out = self._let_out_later.pop(call_id, None) if call else None
+        if call and (given or let_out or not refusal):  # otherwise, another rule may come before the call begins
             del self.denied_while_queued[call_id]
-            self._settle(given if given and refusal else unwritten_result(call))
+            if let_out and refusal:
+                self._let_out(*let_out)
+            else:
+                self._settle(given if given and refusal else unwritten_result(call))
         if call_id not in self.checked:
             return
         pending, decision = self.checked.pop(call_id)

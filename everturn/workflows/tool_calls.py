@@ -234,6 +234,8 @@ class OpenCalls:
             try:
                 if isinstance(plan, RunHandoff):
                     decision = decision and await self._check_edit(call, decision, as_shown=as_shown)
+                    if pending and (ended := await self._result_before_run(call, plan, decision, rules=rules)):
+                        return ended
                     times = self._state.in_charge.handoffs_left(self._state.limits.max_handoffs)
                     return agent_in_charge.result_of(call, plan, handoffs_left=times, decision=decision)
                 again = pending is not None and pending.is_doubtful
@@ -275,9 +277,9 @@ class OpenCalls:
                 return tool_results.result_of_decision(call, applied)
             try:
                 as_shown = pending.is_as_hooks_saw(applied.decision)
-                return tool_results.with_approval(
-                    plan.result, await self._check_edit(call, applied.decision, as_shown=as_shown, given=True)
-                )
+                decision = await self._check_edit(call, applied.decision, as_shown=as_shown, given=True)
+                ended = await self._result_before_run(call, plan, decision, rules=applied.rules)
+                return ended or tool_results.with_approval(plan.result, decision)
             except (UnreadableResult, ActivityError) as error:
                 after = self._question_after_run(call, plan, pending, error, applied.decision)
                 if after is None:
