@@ -10,9 +10,9 @@ import pytest
 
 from everturn import names
 from everturn.payloads import ModelReply, Start
-from everturn.plans import AwaitAnswer, CheckedCall, Expiry, PlannedCall, RunActivity, RunHandoff, RunTool
+from everturn.plans import AwaitAnswer, CheckedCall, Expiry, PlannedCall, RunActivity, RunHandoff, RunTool, UseResult
 from everturn.policy import Rule
-from everturn.records import Decision, Message, Successor, Text, ToolCall, ToolResult
+from everturn.records import Decision, Message, Successor, Text, ToolCall, ToolResult, results_in
 from tests.support.played_history import Arrival, BroughtEvent, PlayedHistory, SentCommand, signal, update
 from tests.support.played_runs import RUN_ID
 from tests.support.played_worlds import ACTIVITY, PlayedWorld, result_of_hook, show_command
@@ -24,6 +24,7 @@ ASK_FIRST = RunTool(call_id="c1", approval="it asks")
 RUN_OUTSIDE = AwaitAnswer(call_id="c1")
 THEIRS = RunActivity(call_id="c1", activity=ACTIVITY, effect="once")
 HAND_OVER = RunHandoff(call_id="c1", approval="it asks", successor=Successor(agent="boss"))
+GIVEN = UseResult(call_id="c1", approval="it asks", result=result_of_hook("c1", "a"))
 
 SEEDS = range(230)
 """So many as can be played in some seconds."""
@@ -114,6 +115,46 @@ def test_a_rule_that_denies_goes_before_a_result_that_a_hook_gives_meanwhile(
     if policy:
         take(history, end(history, names.CHECK_DECISION, refusal))
     assert text in results(history)["c1"]
+
+
+@BY_BOTH_WAYS
+@pytest.mark.parametrize("in_one_task", [False, True], ids=["before the check", "with the check"])
+@pytest.mark.parametrize(
+    ("command", "refusal", "text"),
+    [
+        ({"name": names.SET_POLICY, "rules": [{"tool": "*", "then": "deny"}]}, "", "denied by the policy of bob"),
+        ({"name": names.SET_POLICY, "rules": [{"tool": "*", "then": "deny"}]}, "not bob", ""),
+        ({"name": names.CLOSE}, None, "the conversation was closed"),
+    ],
+    ids=["denied", "denied by nobody", "closed"],
+)
+@pytest.mark.parametrize(
+    ("plan", "approved_text"), [(HAND_OVER, "handed over"), (GIVEN, "hook gave")], ids=["handoff", "given"]
+)
+def test_what_no_activity_runs_is_stopped_while_approvers_look_at_its_approval(
+    plan: PlannedCall,
+    approved_text: str,
+    command: dict[str, Any],
+    refusal: str | None,
+    text: str,
+    send: Callable[..., SentCommand],
+    *,
+    in_one_task: bool,
+) -> None:
+    history = begin_calls(plan.model_copy(update={"policy": True}))
+    take(history, update(names.APPROVE, call_id="c1", by="ann"), signal(names.MESSAGE, text="More."))
+    sent = send(command["name"], by="bob", **{name: value for name, value in command.items() if name != "name"})
+    allowed = end(history, names.CHECK_DECISION, "")
+    if in_one_task:
+        take(history, sent, allowed)
+    else:
+        take(history, sent)
+        take(history, allowed)
+    if refusal is not None:
+        take(history, end(history, names.CHECK_DECISION, refusal))
+    result = results_in(history.state.unseen.messages)["c1"]
+    assert (text or approved_text) in result.text
+    assert history.state.agent == ("boss" if plan is HAND_OVER and not text else "clerk")
 
 
 @pytest.mark.parametrize("policy", [False, True], ids=["no approvers", "approvers"])
