@@ -296,6 +296,8 @@ class Told:
                 self.asked[call.call_id] = (event.reason, event.why)
                 if isinstance(event, AnswerRequested):
                     self._answers.add(call.call_id)
+                else:
+                    self._answers.discard(call.call_id)  # a rule asks for an approval first
             case Decided(call_id="*", verdict="approve"):
                 self.asked = {one: why for one, why in self.asked.items() if one in self._answers}
             case Decided(call_id=call_id):

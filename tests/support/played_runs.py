@@ -289,7 +289,7 @@ class PlayedRun:
         job = Job()
         job.resolve_signal_external_workflow.seq = signal.attributes.seq
         if failed:
-            job.resolve_signal_external_workflow.failure.CopyFrom(_failure(ApplicationError(failed)))
+            job.resolve_signal_external_workflow.failure.CopyFrom(failure_of(ApplicationError(failed)))
         return self.task(job)
 
     # ------------------------------------------------------------ what it has asked for
@@ -343,7 +343,7 @@ class PlayedRun:
     def _ended(self, activity: Command | str, how: str, cause: FailureError) -> Job:
         attributes = self._command_of(activity).attributes
         error = activity_error(cause, activity_type=attributes.activity_type, activity_id=attributes.activity_id)
-        return resolved(attributes.seq, how, _failure(error))
+        return resolved(attributes.seq, how, failure_of(error))
 
     def _forget(self) -> None:
         """A run whose first task failed has begun nothing, of which Python would warn whenever it clears that away."""
@@ -459,7 +459,7 @@ def workflow_cancelled() -> Job:
     return job
 
 
-def _failure(error: FailureError) -> Failure:
+def failure_of(error: FailureError) -> Failure:
     failure = Failure()
     data_converter.failure_converter.to_failure(error, data_converter.payload_converter, failure)
     return failure

@@ -262,7 +262,7 @@ class SimulatedWorker:
             todo = cached.replay(events)
             assert todo, f"run {run.id} has no task to do"
             before = cached.done
-            cached.begin(todo, task.updates)
+            cached.begin(todo, [update.request for update in task.updates])
             holds_until = self.server.loop.time() + HOLDS_SECONDS
             await self._work(self.server.latency(run.chance))
             while cached.locals and await self._run_locals(cached, run, holds_until):

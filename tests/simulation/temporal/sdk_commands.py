@@ -296,6 +296,7 @@ class Commands:
         match sent.event:
             case "activity_task_scheduled":
                 seq = sent.lang.schedule_activity.seq
+                self._began[seq] = event.event_id  # children are counted by themselves
             case "start_child_workflow_execution_initiated":
                 seq = sent.lang.start_child_workflow_execution.seq
             case "signal_external_workflow_execution_initiated":
@@ -303,7 +304,7 @@ class Commands:
                 return
             case _:
                 return
-        self._seq_of[event.event_id], self._began[seq] = seq, event.event_id
+        self._seq_of[event.event_id] = seq
 
     def mark(self, local: Local, how: str, value: Any) -> None:
         asked = local.asked.schedule_local_activity

@@ -15,13 +15,13 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.api.failure.v1 import ChildWorkflowExecutionFailureInfo, Failure
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.update.v1 import Request
 from temporalio.bridge.proto.child_workflow import StartChildWorkflowExecutionFailedCause as StartFailed
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.worker import WorkflowInboundInterceptor
 
 from tests.simulation.temporal.history import attributes, kind, now
 from tests.simulation.temporal.instances import activated, create, unsealed
-from tests.simulation.temporal.runs import Update
 from tests.simulation.temporal.sdk_commands import (
     CANCELLED,
     CLOSING,
@@ -75,7 +75,7 @@ class CachedRun(Commands):
             self.match(task.answer)
         return None
 
-    def begin(self, task: TaskEvents, updates: Iterable[Update]) -> None:
+    def begin(self, task: TaskEvents, updates: Iterable[Request]) -> None:
         """Gives the workflow what a task brings. `locals` may have to be run then, until there are none."""
         self._replays = not task.last
         if task.last:  # what has no marker in all of the history is run now
@@ -87,7 +87,7 @@ class CachedRun(Commands):
         jobs = [job for event in task.events if (job := self._job(event))]
         for event in task.answer:
             self._look_ahead(event, jobs)
-        jobs += [_do_update(update.request, run_validator=True) for update in updates]
+        jobs += [_do_update(request, run_validator=True) for request in updates]
         if jobs or not (self.locals or self._unmarked):
             self._activate(sorted(jobs, key=_order))
         self._go_on()
