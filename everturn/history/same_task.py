@@ -38,8 +38,8 @@ class SameTask:
         self.early = early
         self.ruled: Sequence[Ruled] = ()
         """The decisions by the policy that were taken in with it."""
-        self.begun: list[str] = []
-        """The calls that the workflow task began, by call_id."""
+        self.begun: list[steps.CheckScheduled | steps.ToolScheduled] = []
+        """What the workflow task has begun since. Its updates come before that."""
         self._parts = parts
         same = {id(entry): entry for entry in (*parts, *apart)}
         self._before: list[dict[str, Any]] = [

@@ -66,7 +66,7 @@ class StateByHistory:
                 self._begin_run(start, at.timestamp())
             case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
                 self.signals.add(step)
-            case steps.MessageSent() | steps.CommandSent() if same_task:
+            case steps.MessageSent() | steps.CommandSent() if same_task and not same_task.begun:
                 self._take_before(same_task, step)
             case steps.MessageSent() | steps.CommandSent():
                 self._take_sent(step)
@@ -82,13 +82,10 @@ class StateByHistory:
                 self._deny_queued_call(call_id, same_task)
             case steps.TurnScheduled(request=request):
                 self._begin_turn(request)
-            case steps.CheckScheduled(call_id=call_id):
-                self.calls.checked.add(call_id)
-                self._together = same_task
-            case steps.ToolScheduled(request=call):
-                self._begin_call(call.call_id)
+            case steps.CheckScheduled() | steps.ToolScheduled():
+                self._begin_call(step)
                 if same_task:
-                    same_task.begun.append(call.call_id)
+                    same_task.begun.append(step)
                     self._together = same_task
             case steps.CancelRequested():
                 self._cancelled = True
@@ -158,6 +155,8 @@ class StateByHistory:
     def _take_again(self, same_task: SameTask) -> None:
         self._take_together(same_task.brought, same_task.early, same_task.ruled)
         self.decisions.ruled = [ruling for ruling in self.decisions.ruled if ruling not in same_task.ruled]
+        for begun in same_task.begun:
+            self._begin_call(begun)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -216,9 +215,12 @@ class StateByHistory:
             self.decisions.checked.clear()
             self.decisions.edited.clear()
 
-    def _begin_call(self, call_id: str) -> None:
-        self.state.pending.pop(call_id, None)
-        self.calls.running.add(call_id)
+    def _begin_call(self, begun: steps.CheckScheduled | steps.ToolScheduled) -> None:
+        if isinstance(begun, steps.CheckScheduled):
+            self.calls.checked.add(begun.call_id)
+        else:
+            self.state.pending.pop(begun.request.call_id, None)
+            self.calls.running.add(begun.request.call_id)
 
     def _deny_queued_call(self, call_id: str, same_task: SameTask | None) -> None:
         """Where the agent's policy has a say about rules, its answer comes first. A result that a hook gave as the call
@@ -232,8 +234,6 @@ class StateByHistory:
             self._take_result(unwritten_result(call))
         if same_task:
             self._take_again(same_task)
-            for begun_id in same_task.begun:
-                self._begin_call(begun_id)
 
     def _take_unreadable(self, step: steps.InputUnreadable) -> None:
         """A `resume` that came before, in the same workflow task, is for this stall. A message that came with it is

@@ -26,7 +26,6 @@ from everturn.plans import (
     AwaitAnswer,
     CheckedCall,
     Expiry,
-    GatedPlan,
     PlannedCall,
     RefuseCall,
     Review,
@@ -436,27 +435,9 @@ class Moment:
         return self.history.by_history.state
 
     @property
-    def has_failure(self) -> bool:
-        kinds = {arrival.kind for arrival in self.arrivals if isinstance(arrival, BroughtEvent)}
-        return bool(kinds & {"activity_task_failed", "activity_task_timed_out"})
-
-    @property
     def replies(self) -> list[ModelReply]:
         events = [arrival for arrival in self.arrivals if isinstance(arrival, BroughtEvent)]
         return [event.reply for event in events if event.reply]
-
-    @property
-    def open_plans(self) -> list[PlannedCall]:
-        return [plan for _, plan in self.history.by_history.calls.planned.values()]
-
-
-def cancels_as_hooks_are_due(moment: Moment) -> bool:
-    is_cancelled = moment.command.name == names.CANCEL_TURN and len(moment.arrivals) > 1
-    return is_cancelled and any(isinstance(plan, GatedPlan) and plan.hooks_after > 0 for plan in moment.open_plans)
-
-
-def cancels_as_activity_fails(moment: Moment) -> bool:
-    return moment.command.name == names.CANCEL_TURN and moment.has_failure
 
 
 def cancels_beside_reply(moment: Moment) -> bool:
@@ -472,29 +453,21 @@ def cancels_as_run_begins(moment: Moment) -> bool:
 
 def cancels_twice(moment: Moment) -> bool:
     names_sent = [arrival.name for arrival in moment.arrivals if isinstance(arrival, SentCommand)]
-    return moment.command.name == names.CANCEL_TURN and names_sent.count(names.CANCEL_TURN) > 1
+    again = names_sent.count(names.CANCEL_TURN) > 1 or any(
+        map(moment.history.is_being_cancelled, moment.history.activities)
+    )
+    return moment.command.name == names.CANCEL_TURN and again
 
 
 def cancels_and_closes(moment: Moment) -> bool:
     return moment.command.name == names.CANCEL_TURN and moment.is_sent(names.CLOSE)
 
 
-def closes_and_pauses(moment: Moment) -> bool:
-    if moment.command.name == names.CLOSE:
-        return moment.state.paused
-    return moment.command.name == names.PAUSE and (moment.is_sent(names.CLOSE) or moment.state.closing)
-
-
 def closes_during_check(moment: Moment) -> bool:
-    """While a worker looks at a call, or at a decision."""
+    """While a worker looks at a call, or at a decision, and somebody approves another call."""
     checks = {names.CHECK_CALL, names.CHECK_DECISION}
-    return moment.command.name == names.CLOSE and any(
-        activity.activity_type in checks for activity in moment.history.activities
-    )
-
-
-def pauses_and_resumes_as_turn_fails(moment: Moment) -> bool:
-    return moment.command.name == names.PAUSE and moment.is_sent(names.RESUME) and moment.has_failure
+    is_checked = any(activity.activity_type in checks for activity in moment.history.activities)
+    return moment.command.name == names.CLOSE and moment.is_sent(names.APPROVE) and is_checked
 
 
 def rules_lift_question(moment: Moment) -> bool:
@@ -520,8 +493,7 @@ def answers_before_approval(moment: Moment) -> bool:
 
 LEFT_OUT: frozenset[Callable[[Moment], bool]] = frozenset(
     {
-        *(cancels_as_hooks_are_due, cancels_as_activity_fails, cancels_beside_reply, cancels_as_run_begins),
-        *(cancels_twice, cancels_and_closes, closes_and_pauses, closes_during_check, pauses_and_resumes_as_turn_fails),
+        *(cancels_beside_reply, cancels_as_run_begins, cancels_twice, cancels_and_closes, closes_during_check),
         *(rules_lift_question, approves_as_approval_expires, answers_before_approval),
     }
 )
