@@ -59,6 +59,8 @@ class DecisionsByHistory:
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
         self.denied_while_queued: dict[str, ToolCall] = {}
         """The calls that had passed the gate and that a new rule denies, if the agent's policy lets it."""
+        self.checked_denials: set[str] = set()
+        """Such calls of which the agent's policy has not said yet whether it lets it."""
         self.given: dict[str, ToolResult] = {}
         """The results that hooks gave of such calls, if it does not."""
         self._let_out_later: dict[str, tuple[PendingCall, Decision]] = {}
@@ -86,6 +88,7 @@ class DecisionsByHistory:
         self.checked.clear()
         self.edited.clear()
         self.denied_while_queued.clear()
+        self.checked_denials.clear()
         self.given.clear()
         self._let_out_later.clear()
         self.approvals.clear()
@@ -97,6 +100,7 @@ class DecisionsByHistory:
         self.checked.clear()
         self.edited.clear()
         self.denied_while_queued.clear()
+        self.checked_denials.clear()
         self.given.clear()
         self._let_out_later.clear()
         self._held.clear()
@@ -264,11 +268,18 @@ class DecisionsByHistory:
         else:
             self.decide(pending, decision)
 
+    def deny_queued_call(self, call: ToolCall) -> None:
+        """A new rule denies it, if the agent's policy lets it."""
+        self.denied_while_queued[call.call_id] = call
+        self.checked_denials.add(call.call_id)
+
     # ------------------------------------------------------------ what the agent's policy says to it
 
     def take_check(self, call_id: str, *, decided_by: str, refusal: str, time: float) -> None:
         """`refusal`: why this person may not decide; empty if they may."""
         call = self.denied_while_queued.get(call_id) if call_id not in self.checked else None
+        if call:
+            self.checked_denials.discard(call_id)
         given = self.given.pop(call_id, None) if call else None
         let_out = self._let_out_later.pop(call_id, None) if call else None
         if call and (given or let_out or not refusal):  # otherwise, another rule may come before the call begins

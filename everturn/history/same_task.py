@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
-from types import NoneType
+from copy import copy, deepcopy
+from functools import cache
+from types import FunctionType, MethodType, NoneType
 from typing import Any, Final
 
+from everturn.agent_in_charge import InCharge
+from everturn.agent_settings import Setting
+from everturn.calls.pending_calls import PendingCall
+from everturn.carryover import TakenIds
 from everturn.history import steps
 from everturn.history.decisions_by_history import Ruled
+from everturn.prompts import KnownPrompts
 from everturn.records import Record
 
 _CHANGEABLE: Final = (
@@ -20,7 +26,19 @@ _CHANGEABLE: Final = (
 )
 """What an update before it may make void, or change; and a rule that denies a call as soon as it is checked."""
 
-_NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
+_NEVER_CHANGE: Final = (
+    FunctionType,
+    MethodType,  # of objects that stay the same ones
+    NoneType,
+    PendingCall,
+    Record,
+    Setting,
+    float,
+    frozenset,
+    int,
+    steps.Step,
+    str,
+)
 
 
 class SameTask:
@@ -57,15 +75,29 @@ class SameTask:
             vars(part).update(before)
 
 
+@cache
+def _never_changes(kind: type) -> bool:
+    """Remembered, since a look at a record's class takes longer than a copy of most values."""
+    return issubclass(kind, _NEVER_CHANGE)
+
+
 def _copy_value(value: Any, copies: dict[int, Any]) -> Any:
     """As deep as anything changes: records never do."""
-    if isinstance(value, _NEVER_CHANGE) or id(value) in copies:
+    if _never_changes(type(value)) or id(value) in copies:  # type: ignore[arg-type]
         return value
     match value:
         case list():
             return [_copy_value(entry, copies) for entry in value]
+        case tuple():
+            return tuple(_copy_value(entry, copies) for entry in value)
         case dict():
             return {key: _copy_value(entry, copies) for key, entry in value.items()}
+        case set():
+            return set(value)
+        case InCharge() | KnownPrompts() | TakenIds():
+            copied = copy(value)
+            vars(copied).update({name: _copy_value(part, copies) for name, part in vars(value).items()})
+            return copied
         case _:
             return deepcopy(value, copies)
 

@@ -120,7 +120,7 @@ class StateByHistory:
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], ruled: Sequence[Ruled] = ()
     ) -> None:
         if SameTask.is_needed(brought) or self._next_answer_may_begin(brought, early):
-            parts = (self, self.state, *self.state.drawers, self.calls, self.decisions)
+            parts = (self, self.state, *self.state.drawers, self.calls, self.decisions, self.signals)
             self._together = SameTask(brought, early, parts, self.transcript, self.state.start, self.reply)
         for step in brought:
             self._take_brought(step)
@@ -229,7 +229,7 @@ class StateByHistory:
             same_task.take_back()
         call, plan = self.calls.planned[call_id]
         if isinstance(plan, GatedPlan) and plan.policy:
-            self.decisions.denied_while_queued[call_id] = call
+            self.decisions.deny_queued_call(call)
         else:
             self._take_result(unwritten_result(call))
         if same_task:
@@ -408,7 +408,7 @@ class StateByHistory:
     @property
     def awaited(self) -> set[str]:
         """The calls with a decision, or with arguments of a person's, that a worker is looking at."""
-        return {*self.decisions.checked, *self.decisions.edited}
+        return {*self.decisions.checked, *self.decisions.checked_denials, *self.decisions.edited}
 
     # ------------------------------------------------------------ what people send
 

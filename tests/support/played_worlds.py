@@ -463,13 +463,6 @@ def cancels_and_closes(moment: Moment) -> bool:
     return moment.command.name == names.CANCEL_TURN and moment.is_sent(names.CLOSE)
 
 
-def closes_during_check(moment: Moment) -> bool:
-    """While a worker looks at a call, or at a decision, and somebody approves another call."""
-    checks = {names.CHECK_CALL, names.CHECK_DECISION}
-    is_checked = any(activity.activity_type in checks for activity in moment.history.activities)
-    return moment.command.name == names.CLOSE and moment.is_sent(names.APPROVE) and is_checked
-
-
 def rules_lift_question(moment: Moment) -> bool:
     """In the task of the reply: the events say that the call waits for an approval, and not that it did not have to."""
     is_rule = moment.command.name in (names.SET_POLICY, names.INHERIT_POLICY)
@@ -493,7 +486,7 @@ def answers_before_approval(moment: Moment) -> bool:
 
 LEFT_OUT: frozenset[Callable[[Moment], bool]] = frozenset(
     {
-        *(cancels_beside_reply, cancels_as_run_begins, cancels_twice, cancels_and_closes, closes_during_check),
+        *(cancels_beside_reply, cancels_as_run_begins, cancels_twice, cancels_and_closes),
         *(rules_lift_question, approves_as_approval_expires, answers_before_approval),
     }
 )
