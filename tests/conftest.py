@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -98,6 +99,7 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     _leave_out_what_stays()
     gc.set_threshold(10_000, 20, 20)
+    gc.callbacks.append(_watch_collections)
     gc.enable()
 
 
@@ -108,6 +110,22 @@ def pytest_runtest_logfinish() -> None:
         _leave_out_what_stays()
 
 
+SLOW_SECONDS = 0.1
+
+
+def _watch_collections(phase: str, info: dict[str, int]) -> None:
+    """What a look through all there is takes long for stays, too, such as the syntax trees that tests of the code keep.
+    Each later look would take as long, also those that tests ask for."""
+    global _began  # noqa: PLW0603
+    if info["generation"] < 2:
+        return
+    if phase == "start":
+        _began = time.perf_counter()
+    elif time.perf_counter() - _began > SLOW_SECONDS:
+        gc.freeze()
+
+
+_began = 0.0
 _modules_that_stay = 0
 
 
