@@ -26,7 +26,7 @@ THEIRS = RunActivity(call_id="c1", activity=ACTIVITY, effect="once")
 HAND_OVER = RunHandoff(call_id="c1", approval="it asks", successor=Successor(agent="boss"))
 GIVEN = UseResult(call_id="c1", approval="it asks", result=result_of_hook("c1", "a"))
 
-SEEDS = range(200)
+SEEDS = range(100)
 """So many as can be played in some seconds."""
 
 
