@@ -33,12 +33,13 @@ def spend(delay: timedelta, patience: timedelta) -> bool:
     return True
 
 
-def effort_text() -> str:
-    """How often and for how long it was tried in vain: "tried 3 times, for 0:01:05"."""
-    attempt = activity.info().attempt
-    times = "once" if attempt == 1 else f"{attempt} times"
+def effort_text(verb: str = "tried", *, count: int | None = None) -> str:
+    """How often and for how long it was tried in vain: "tried 3 times, for 0:01:05". `count`: how often, if that was
+    not in each try."""
+    count = activity.info().attempt if count is None else count
+    times = "once" if count == 1 else f"{count} times"
     duration = timedelta(seconds=round((time_spent() + this_try()).total_seconds()))
-    return f"tried {times}, for {duration}"
+    return f"{verb} {times}, for {duration}"
 
 
 def time_spent() -> timedelta:

@@ -154,9 +154,8 @@ class BatchSending:
         # If this try is not this worker's any more, it ends here: RPCError.
         await leave_for_certain(**{CREATING: {"at": sent_at, "lines": ids}})
         try:
-            batch_id = await api.create(
-                batch.name, [BatchRequest(entry.line.id, entry.prepared.content) for entry in fitting]
-            )
+            requests = [BatchRequest(entry.line.id, entry.prepared.content) for entry in fitting]
+            batch_id = await api.create(batch.name, requests)
         except ProviderError as error:
             if error.status is not None and 400 <= error.status < 500:  # it said so: there is none
                 leave_details(**{CREATING: None})

@@ -38,9 +38,8 @@ class BudgetingClient(ClientBase):
                 f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
             )
         workflow_id = self._budget_id(tenant)
-        payload = SetBudget(budget=BudgetTerms.from_budget(budget) if budget else None, by=self.by).model_dump(
-            mode="json"
-        )
+        terms = BudgetTerms.from_budget(budget) if budget else None
+        payload = SetBudget(budget=terms, by=self.by).model_dump(mode="json")
         try:
             await self._check_may_be_set(tenant, workflow_id)
             if budget is None:

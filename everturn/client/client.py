@@ -415,10 +415,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         `note`, `within`: as in `Conversation.approve`.
         """
         more: dict[str, Any] = {"words": note, "always": always, "within": within, "children": ids is not None}
-        return await decide_all(
-            DecisionForMany.from_options("approve", tool=tool, where=where or {}, **more),
-            self._waiting_conversations(ids, agent),
-        )
+        decision = DecisionForMany.from_options("approve", tool=tool, where=where or {}, **more)
+        return await decide_all(decision, self._waiting_conversations(ids, agent))
 
     @known_options("Client.deny_all", InvalidSetting)
     async def deny_all(
@@ -434,10 +432,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
     ) -> list[DecidedCall]:
         """Like `approve_all`, but denies the calls. The model reads the reason."""
         more: dict[str, Any] = {"words": reason, "always": always, "within": within, "children": ids is not None}
-        return await decide_all(
-            DecisionForMany.from_options("deny", tool=tool, where=where or {}, **more),
-            self._waiting_conversations(ids, agent),
-        )
+        decision = DecisionForMany.from_options("deny", tool=tool, where=where or {}, **more)
+        return await decide_all(decision, self._waiting_conversations(ids, agent))
 
     async def _waiting_conversations(self, ids: Iterable[str] | None, agent: str | None) -> AsyncIterator[Conversation]:
         if ids is None:

@@ -64,7 +64,6 @@ class AnswerReader:
 
     def __init__(self, under_way: _AnswerUnderWay | None = None) -> None:
         """`under_way`: the answer with which the run begins, if earlier runs were read."""
-        self.transcript = Transcript()
         self.start: Start | None = None
         self.previous_run_id = ""
         self.began_at: datetime | None = None
@@ -73,11 +72,14 @@ class AnswerReader:
         self._by_history = StateByHistory()
         self._model = ""
 
+    @property
+    def transcript(self) -> Transcript:
+        return self._by_history.transcript
+
     def take_step(self, step: steps.Step) -> steps.TurnCompleted | None:
         """Returns the step if it ends an answer; until the next one, the reader is as of that moment."""
         if self._begins_answer(step):
             self.under_way = _AnswerUnderWay(begin=self.transcript.base + len(self.transcript.messages))
-        self.transcript.take_step(step)
         self._by_history.take_step(step)
         for sent in self._by_history.take_followed():  # it may pass over what came by signal
             if isinstance(sent, steps.CommandSent) and sent.name == names.CANCEL_TURN:

@@ -4,6 +4,7 @@ the agent's own policy says to that."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from everturn import names
@@ -22,6 +23,19 @@ from everturn.text.iso_times import iso_time_at
 
 Ruled = tuple[str, Decision]
 """A call that the conversation's policy has decided on, and the rule that decided."""
+
+
+@dataclass
+class QueuedDenial:
+    """A new rule denies a call that had passed the gate, if the agent's policy lets it."""
+
+    call: ToolCall
+    is_checked: bool = True
+    """The policy has not said yet whether it does."""
+    given: ToolResult | None = None
+    """What counts if it does not: the result that a hook gave meanwhile,"""
+    let_out: tuple[PendingCall, Decision] | None = None
+    """or the approval of a call that no activity runs."""
 
 
 class DecisionsByHistory:
@@ -57,14 +71,7 @@ class DecisionsByHistory:
         """The rules when the latest decision on a call was made."""
         self.edited: dict[str, tuple[PendingCall, Decision]] = {}
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
-        self.denied_while_queued: dict[str, ToolCall] = {}
-        """The calls that had passed the gate and that a new rule denies, if the agent's policy lets it."""
-        self.checked_denials: set[str] = set()
-        """Such calls of which the agent's policy has not said yet whether it lets it."""
-        self.given: dict[str, ToolResult] = {}
-        """The results that hooks gave of such calls, if it does not."""
-        self._let_out_later: dict[str, tuple[PendingCall, Decision]] = {}
-        """Such calls that no activity runs, with their approvals, if it does not."""
+        self.queued_denials: dict[str, QueuedDenial] = {}
         self.new_waits: set[str] = set()
         """The calls that began to wait in the last workflow task."""
         self.approvals: dict[str, Decision] = {}
@@ -87,10 +94,7 @@ class DecisionsByHistory:
         self.asked.clear()
         self.checked.clear()
         self.edited.clear()
-        self.denied_while_queued.clear()
-        self.checked_denials.clear()
-        self.given.clear()
-        self._let_out_later.clear()
+        self.queued_denials.clear()
         self.approvals.clear()
         self.refusals.clear()
         self.answers.clear()
@@ -99,10 +103,7 @@ class DecisionsByHistory:
     def end_reply(self) -> None:
         self.checked.clear()
         self.edited.clear()
-        self.denied_while_queued.clear()
-        self.checked_denials.clear()
-        self.given.clear()
-        self._let_out_later.clear()
+        self.queued_denials.clear()
         self._held.clear()
         self._state.pending.clear()
 
@@ -219,8 +220,8 @@ class DecisionsByHistory:
     def _let_out(self, pending: PendingCall, approval: Decision) -> None:
         call = pending.call
         plan = pending.plan
-        if call.call_id in self.denied_while_queued:
-            self._let_out_later[call.call_id] = pending, approval
+        if denial := self.queued_denials.get(call.call_id):
+            denial.let_out = pending, approval
         elif isinstance(plan, UseResult) or self._state.closing:  # one that closes begins nothing
             self._settle(unwritten_result(call))
         elif isinstance(plan, RunHandoff):
@@ -270,25 +271,39 @@ class DecisionsByHistory:
 
     def deny_queued_call(self, call: ToolCall) -> None:
         """A new rule denies it, if the agent's policy lets it."""
-        self.denied_while_queued[call.call_id] = call
-        self.checked_denials.add(call.call_id)
+        self.queued_denials[call.call_id] = QueuedDenial(call)
+
+    def take_given(self, result: ToolResult) -> None:
+        """A hook gave it as the call was checked."""
+        if denial := self.queued_denials.get(result.call_id):
+            denial.given = result
+        else:
+            self._settle(result)
 
     # ------------------------------------------------------------ what the agent's policy says to it
 
+    @property
+    def checked_ids(self) -> set[str]:
+        """The calls with a decision, a person's or a rule's, that the agent's policy is checking."""
+        return {*self.checked, *(call_id for call_id, denial in self.queued_denials.items() if denial.is_checked)}
+
+    def _end_denial(self, denial: QueuedDenial, *, is_allowed: bool) -> None:
+        denial.is_checked = False
+        if not (is_allowed or denial.given or denial.let_out):
+            return  # another rule may come before the call begins
+        del self.queued_denials[denial.call.call_id]
+        if is_allowed:
+            self._settle(unwritten_result(denial.call))
+        elif denial.let_out:
+            self._let_out(*denial.let_out)
+        elif denial.given:
+            self._settle(denial.given)
+
     def take_check(self, call_id: str, *, decided_by: str, refusal: str, time: float) -> None:
         """`refusal`: why this person may not decide; empty if they may."""
-        call = self.denied_while_queued.get(call_id) if call_id not in self.checked else None
-        if call:
-            self.checked_denials.discard(call_id)
-        given = self.given.pop(call_id, None) if call else None
-        let_out = self._let_out_later.pop(call_id, None) if call else None
-        if call and (given or let_out or not refusal):  # otherwise, another rule may come before the call begins
-            del self.denied_while_queued[call_id]
-            if let_out and refusal:
-                self._let_out(*let_out)
-            else:
-                self._settle(given if given and refusal else unwritten_result(call))
         if call_id not in self.checked:
+            if denial := self.queued_denials.get(call_id):
+                self._end_denial(denial, is_allowed=not refusal)
             return
         pending, decision = self.checked.pop(call_id)
         held_steps = [step for step in self._held if step.payload.get("call_id") == call_id]

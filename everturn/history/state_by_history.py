@@ -293,10 +293,7 @@ class StateByHistory:
                 self.decisions.expire(call_id)
             case steps.CallChecked(request=request, result=ToolResult() as given):
                 self.decisions.edited.pop(request.call_id, None)
-                if request.call_id in self.decisions.denied_while_queued:
-                    self.decisions.given[request.call_id] = given
-                else:
-                    self._take_result(given)
+                self.decisions.take_given(given)
             case steps.CallChecked(request=request, arguments=arguments):
                 self.decisions.take_edit(request.call_id, arguments)
                 if self.state.closing:  # which it waited for
@@ -408,7 +405,7 @@ class StateByHistory:
     @property
     def awaited(self) -> set[str]:
         """The calls with a decision, or with arguments of a person's, that a worker is looking at."""
-        return {*self.decisions.checked, *self.decisions.checked_denials, *self.decisions.edited}
+        return {*self.decisions.checked_ids, *self.decisions.edited}
 
     # ------------------------------------------------------------ what people send
 

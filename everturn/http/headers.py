@@ -19,10 +19,14 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def read_media_type(headers: Mapping[str, str]) -> str:
-    """The content type without its parameters, in lower case; empty if there is none.
+    """The content type without its parameters; empty if there is none."""
+    return media_type_in(headers.get("content-type", ""))
 
-    Case does not count in it, and there may be spaces before the `;` (RFC 9110, 8.3.1)."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+def media_type_in(written: str) -> str:
+    """A media type without its parameters, in lower case: case does not count in it, and there may be spaces before the
+    `;` (RFC 9110, 8.3.1)."""
+    return written.partition(";")[0].strip().lower()
 
 
 def read_number(text: str) -> float | None:

@@ -17,6 +17,7 @@ from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from everturn.http.headers import media_type_in
 from everturn.providers.base import placeholder
 from everturn.providers.media_signatures import UNSAID, is_ole, true_type
 from everturn.records import Document, Image
@@ -162,7 +163,7 @@ def _type_by_name(media_type: str, data: str, name: str) -> str:
 
 def bare_type(written: str) -> str:
     """A media type by its most common name, without parameters such as `; charset=utf-8`."""
-    media_type = written.partition(";")[0].strip().lower()
+    media_type = media_type_in(written)
     return _SAME.get(media_type, media_type)
 
 

@@ -28,7 +28,7 @@ ASKED_AGAIN_SECONDS: Final = 10.0
 """The waiting calls may change while the index stays the same: two calls of one reply are decided one by one."""
 
 TELL_SECONDS: Final = 0.25
-"""How often those who look are told of new glances."""
+"""How often those who look are told of new previews."""
 
 _LINE_CHARS: Final = 160
 _WAITING: Final = ("awaiting_approval", "awaiting_answer")
@@ -59,32 +59,32 @@ class ListPreview:
 
 
 @dataclass(frozen=True)
-class _KeptGlance:
-    glance: ListPreview
+class _KeptPreview:
+    preview: ListPreview
     seen: tuple[str, int]
     """The status and the token count that the index had at that time."""
     asked_at: float
 
 
 class ListPreviews:
-    """The glances of the conversations that were listed last. `fetch_missing` reads what it lacks or may have
+    """The previews of the conversations that were listed last. `fetch_missing` reads what it lacks or may have
     changed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._kept: OrderedDict[tuple[str, datetime], _KeptGlance] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, datetime], _KeptPreview] = OrderedDict()
         self._under_way: dict[tuple[str, datetime], asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
         self._came = 0
-        """How many glances were fetched."""
+        """How many previews were fetched."""
 
-    def glance_of(self, conversation: ListedConversation) -> ListPreview:
+    def preview_of(self, conversation: ListedConversation) -> ListPreview:
         kept = self._kept.get(_key_of(conversation))
         if kept is None:
             return ListPreview()
         if conversation.status not in _WAITING:  # the calls from the last look are out of date
-            return replace(kept.glance, asks=())
-        return kept.glance
+            return replace(kept.preview, asks=())
+        return kept.preview
 
     async def fetch_missing(self, rows: Iterable[ListedConversation], *, seconds: float) -> AsyncIterator[None]:
         """Fetches what is missing, waiting conversations first. For `seconds`, it yields whenever something came."""
@@ -92,7 +92,7 @@ class ListPreviews:
         for conversation in sorted(rows, key=lambda row: row.status not in _WAITING):
             if _key_of(conversation) not in self._under_way and self._is_stale(conversation):
                 # One without a worker takes longer than a look to fail. Until then, it is not asked again.
-                self._under_way[_key_of(conversation)] = asyncio.create_task(self._fetch_glance(conversation))
+                self._under_way[_key_of(conversation)] = asyncio.create_task(self._fetch_preview(conversation))
         while (remaining := until - time.monotonic()) > 0:
             if not self._under_way:
                 await asyncio.sleep(remaining)
@@ -106,10 +106,10 @@ class ListPreviews:
         for asking in [*self._under_way.values()]:
             asking.cancel()
 
-    async def _fetch_glance(self, conversation: ListedConversation) -> None:
+    async def _fetch_preview(self, conversation: ListedConversation) -> None:
         try:
             async with self._places:
-                await self._read_glance(conversation)
+                await self._read_preview(conversation)
         finally:
             self._under_way.pop(_key_of(conversation), None)
         self._came += 1
@@ -121,15 +121,15 @@ class ListPreviews:
         again = conversation.status in _WAITING and time.monotonic() - kept.asked_at > ASKED_AGAIN_SECONDS
         return again or kept.seen != (conversation.status, conversation.tokens)
 
-    async def _read_glance(self, conversation: ListedConversation) -> None:
+    async def _read_preview(self, conversation: ListedConversation) -> None:
         kept = self._kept.get(_key_of(conversation))
-        glance = kept.glance if kept else ListPreview(said=await self._first_words(conversation))
+        preview = kept.preview if kept else ListPreview(said=await self._first_words(conversation))
         if conversation.status in _WAITING:
-            glance = replace(glance, asks=await self._waiting_calls(conversation, glance.asks))
-        elif conversation.status == "done" and not glance.outcome:
-            glance = replace(glance, outcome=await self._read_outcome(conversation))
-        self._kept[_key_of(conversation)] = _KeptGlance(
-            glance, (conversation.status, conversation.tokens), time.monotonic()
+            preview = replace(preview, asks=await self._waiting_calls(conversation, preview.asks))
+        elif conversation.status == "done" and not preview.outcome:
+            preview = replace(preview, outcome=await self._read_outcome(conversation))
+        self._kept[_key_of(conversation)] = _KeptPreview(
+            preview, (conversation.status, conversation.tokens), time.monotonic()
         )
         self._kept.move_to_end(_key_of(conversation))
         while len(self._kept) > MOST_PREVIEWS_KEPT:

@@ -80,7 +80,7 @@ class ConversationLists:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._glances = ListPreviews(client)
+        self._previews = ListPreviews(client)
         self._lists: dict[ListFilter, _ConversationList] = {}
 
     async def watch(self, wanted: ListFilter) -> AsyncIterator[str]:
@@ -88,7 +88,7 @@ class ConversationLists:
         `trouble` if it can't be read."""
         conversation_list = self._lists.get(wanted)
         if conversation_list is None:
-            conversation_list = self._lists[wanted] = _ConversationList(self._client, self._glances, wanted)
+            conversation_list = self._lists[wanted] = _ConversationList(self._client, self._previews, wanted)
         try:
             async for list_json in conversation_list.watch():
                 yield list_json
@@ -97,15 +97,15 @@ class ConversationLists:
                 self._lists.pop(wanted, None)
 
     def stop(self) -> None:
-        self._glances.stop()
+        self._previews.stop()
 
 
 class _ConversationList:
     """Reads the list for as long as somebody watches, and tells all watchers of changes."""
 
-    def __init__(self, client: Client, glances: ListPreviews, wanted: ListFilter) -> None:
+    def __init__(self, client: Client, previews: ListPreviews, wanted: ListFilter) -> None:
         self._client = client
-        self._glances = glances
+        self._previews = previews
         self._wanted = wanted
         self._limit = wanted.limit or NEWEST
         self._told = ""
@@ -144,7 +144,7 @@ class _ConversationList:
             await self._tell_watchers(rows, about)
             pause = min(max(GLANCE_SECONDS, LOAD * (time.monotonic() - began)), LONGEST_PAUSE_SECONDS)
             # What the index lacks comes bit by bit: each bit is shown at once.
-            async for _ in self._glances.fetch_missing(rows, seconds=pause):
+            async for _ in self._previews.fetch_missing(rows, seconds=pause):
                 await self._tell_watchers(rows, about)
 
     async def _tell_watchers(self, rows: list[ListedConversation], about: dict[str, Any]) -> None:
@@ -193,24 +193,24 @@ class _ConversationList:
                 if conversation.status not in _STATUSES[state]:
                     return False
         words = self._wanted.q.lower()
-        glance = self._glances.glance_of(conversation)
+        preview = self._previews.preview_of(conversation)
         has = (
             conversation.id,
             conversation.agent,
             conversation.model,
             conversation.tenant or "",
             in_words(conversation.metadata),
-            glance.said,
+            preview.said,
             conversation.status,
         )
-        return not words or any(words in text.lower() for text in (*has, *(call.line for call in glance.asks)))
+        return not words or any(words in text.lower() for text in (*has, *(call.line for call in preview.asks)))
 
     def _row_of(self, conversation: ListedConversation) -> dict[str, Any]:
         return {
             **vars(conversation),
             "started_at": _iso_text(conversation.started_at),
             "ended_at": _iso_text(conversation.ended_at),
-            **self._glances.glance_of(conversation).as_json(),
+            **self._previews.preview_of(conversation).as_json(),
         }
 
 

@@ -22,7 +22,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Wo
 from everturn import names
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.attempts import this_try
-from everturn.activities.patience import spend, time_spent
+from everturn.activities.patience import effort_text, spend, time_spent
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent
 from everturn.heartbeats.worker_heartbeats import Heartbeats
@@ -215,15 +215,11 @@ def _without_secret(error: InvalidAgent, webhook: Webhook, message: WebhookMessa
 def _retry_or_give_up(
     cause: str, problem: str, webhook: Webhook, message: WebhookMessage, *, delay: timedelta
 ) -> ApplicationError:
-    spent = time_spent() + this_try()
-    patience_left = webhook.patience - spent - LAST_SECONDS
+    patience_left = webhook.patience - time_spent() - this_try() - LAST_SECONDS
     if patience_left >= LAST_SECONDS:
         delay = min(delay, patience_left)
     if not spend(delay, webhook.patience):
-        asked_times = _asked_times()
-        times = "once" if asked_times == 1 else f"{asked_times} times"
-        duration = timedelta(seconds=round(spent.total_seconds()))
-        return _give_up(f"{cause} (asked {times}, for {duration}).", message)
+        return _give_up(f"{cause} ({effort_text('asked', count=_asked_times())}).", message)
     seconds = round(delay.total_seconds())
     _log.warning("webhook.retried", **_log_fields(message), host=webhook.host_name, problem=problem, seconds=seconds)
     return _retry_error(f"{cause}.", delay)
@@ -234,8 +230,7 @@ def _wait_for_turn() -> ApplicationError:
     waited_times = max(1, activity.info().attempt - _asked_times())
     delay = min(_doubled(FIRST_TURN_DELAY, waited_times), LONGEST_TURN_DELAY)
     return _retry_error(
-        "This worker waits for as many answers of receivers as it may at once: the message waits for its turn.",
-        _spread(delay),
+        "This worker waits for as many receivers as it may at once: the message waits for its turn.", _spread(delay)
     )
 
 

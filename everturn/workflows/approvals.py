@@ -15,7 +15,6 @@ from everturn.calls.gate import answer_awaited_after
 from everturn.calls.pending_calls import PendingCall, decision_of
 from everturn.carryover import OpenReply
 from everturn.payloads import AskedAgent
-from everturn.plans import Expiry
 from everturn.policy import Policy
 from everturn.records import Decision
 from everturn.state import State
@@ -84,7 +83,7 @@ class PendingApprovals:
         self._early.release(call_id, until=decided.done)
         clock: asyncio.Task[None] | None = None
         if pending.expiry and not decided.done():
-            clock = asyncio.create_task(self._decide_at_expiry(pending, pending.expiry))
+            clock = asyncio.create_task(self._decide_at_expiry(pending))
         try:
             return await decided
         except asyncio.CancelledError:
@@ -139,8 +138,8 @@ class PendingApprovals:
         self._awaited[call_id] = decided = _new_future()
         self._carried[call_id] = pending, decided
 
-    async def _decide_at_expiry(self, pending: PendingCall, expiry: Expiry) -> None:
-        await wait_until_expired(pending, expiry)
+    async def _decide_at_expiry(self, pending: PendingCall) -> None:
+        await wait_until_expired(pending)
         self.decide(pending.call.call_id, decision_of_expiry(pending))
 
     def keep_early(self, call_id: str, later: Later) -> bool:

@@ -6,7 +6,6 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.calls.pending_calls import PendingCall
-from everturn.plans import Expiry
 from everturn.records import Text
 from everturn.text.iso_times import iso_time
 from everturn.workflows.applied_decisions import AppliedDecision
@@ -15,10 +14,13 @@ SHORTEST_SECONDS = 0.001
 """Temporal takes no timer of 0 s."""
 
 
-async def wait_until_expired(pending: PendingCall, expiry: Expiry) -> None:
-    """Its timers are in the history: one for the reminder, if there is one, and one for the rest."""
+async def wait_until_expired(pending: PendingCall) -> None:
+    """For a call that expires. Its timers are in the history: one for the reminder, if there is one, and one for the
+    rest."""
+    expiry = pending.expiry
     expires = pending.expires
     call_id = pending.call.call_id
+    assert expiry is not None
     assert expires is not None
     seconds = max((expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
     remind = expiry.remind_before or 0.0

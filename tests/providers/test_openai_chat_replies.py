@@ -406,8 +406,8 @@ def test_a_thought_that_is_an_object_or_a_list_is_shown_and_does_not_go_back_as_
 
 
 def test_details_that_come_after_their_text_do_not_say_it_again() -> None:
-    found = streamed({"reasoning": "t"}, {"reasoning_details": [{"type": "reasoning.text", "text": "t"}]})
-    assert [part.text for part in found.message.parts if isinstance(part, Thinking)] == ["t"]
+    reply = streamed({"reasoning": "t"}, {"reasoning_details": [{"type": "reasoning.text", "text": "t"}]})
+    assert [part.text for part in reply.message.parts if isinstance(part, Thinking)] == ["t"]
 
 
 def test_deltas_are_given_on_as_they_come() -> None:

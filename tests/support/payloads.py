@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from temporalio.api.common.v1 import Payload
+from temporalio.api.common.v1 import Payload, Payloads
 
 from everturn.storage.data_converter import NOT_HAD, data_converter
 
@@ -12,6 +12,11 @@ from everturn.storage.data_converter import NOT_HAD, data_converter
 def payload_of(value: Any) -> Payload:
     """`value` itself, if it is a payload already."""
     return value if isinstance(value, Payload) else data_converter.payload_converter.to_payload(value)
+
+
+def payloads_of(value: Any) -> Payloads:
+    """As most events and commands hold a value."""
+    return Payloads(payloads=[payload_of(value)])
 
 
 def value_in(payload: Payload) -> Any:

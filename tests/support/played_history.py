@@ -39,7 +39,7 @@ from tests.simulation.temporal.sdk_commands import Command, TaskFailure
 from tests.simulation.temporal.sdk_core import CachedRun
 from tests.simulation.temporal.sequences import TaskEvents
 from tests.support.agreement import OF_A_TURN_WITHOUT_EVENTS, Told, ends_in_a_turn_without_events, facts
-from tests.support.payloads import payload_of, value_in
+from tests.support.payloads import payload_of, payloads_of, value_in
 from tests.support.played_runs import BEGAN, RUN_ID, WORKFLOW_ID, failure_of
 
 NEXT_RUN_ID = "00000000-0000-0000-0000-000000000002"
@@ -107,7 +107,7 @@ class OpenActivity:
         return value_in(self.payload)
 
     def completed(self, result: Any = None) -> BroughtEvent:
-        output = Payloads(payloads=[payload_of(result)])
+        output = payloads_of(result)
         brought = self._end("activity_task_completed", f"returns {result!r}", result=output)
         return replace(brought, reply=result) if isinstance(result, ModelReply) else brought
 
@@ -137,7 +137,7 @@ class OpenChild:
         return self._bring("child_workflow_execution_started", "begins")
 
     def completed(self, outcome: Outcome) -> BroughtEvent:
-        result = Payloads(payloads=[payload_of(outcome)])
+        result = payloads_of(outcome)
         return self._bring("child_workflow_execution_completed", f"ends with {outcome!r}", result=result)
 
     def failed(self, cause: FailureError) -> BroughtEvent:
@@ -209,7 +209,7 @@ class PlayedHistory:
         self._written = 0  # when the last workflow task began
         self._write(
             "workflow_execution_started",
-            input=Payloads(payloads=[payload_of(start)]),
+            input=payloads_of(start),
             workflow_id=WORKFLOW_ID,
             workflow_type={"name": names.CONVERSATION},
             task_queue={"name": "queue"},
@@ -232,7 +232,7 @@ class PlayedHistory:
                 case BroughtEvent(kind=kind, fields=fields):
                     self._write(kind, **fields)
                 case SentCommand(sent_as="signal", name=name, payload=payload):
-                    given = Payloads(payloads=[payload_of(dict(payload))])
+                    given = payloads_of(dict(payload))
                     self._write("workflow_execution_signaled", signal_name=name, input=given)
                 case SentCommand():
                     updates.append(self._request_of(arrival))
@@ -366,11 +366,11 @@ class PlayedHistory:
                 fields = {
                     "meta": accepted.request.meta,
                     "accepted_event_id": accepted.event_id,
-                    "outcome": UpdateOutcome(success=Payloads(payloads=[lang.completed])),
+                    "outcome": UpdateOutcome(success=payloads_of(lang.completed)),
                 }
             case "workflow_execution_completed":
                 self.outcome = Outcome.model_validate(value_in(lang.result))
-                fields = {"result": Payloads(payloads=[lang.result])}
+                fields = {"result": payloads_of(lang.result)}
             case "workflow_execution_continued_as_new":
                 self.next_start = Start.model_validate(value_in(lang.arguments[0]))
                 fields = {"new_execution_run_id": NEXT_RUN_ID, "input": Payloads(payloads=lang.arguments)}
@@ -412,7 +412,7 @@ class PlayedHistory:
 
     def _request_of(self, command: SentCommand) -> Request:
         update_id = f"update-{len(self._requests) + 1}"
-        arguments = Payloads(payloads=[payload_of(dict(command.payload))])
+        arguments = payloads_of(dict(command.payload))
         request = Request(meta={"update_id": update_id}, input={"name": command.name, "args": arguments})  # type: ignore[arg-type]
         self._requests[update_id] = _AcceptedUpdate(request)
         return request

@@ -27,5 +27,5 @@ def test_a_conversation_is_that_of_its_first_run_or_of_the_one_that_a_reset_made
 ) -> None:
     info = SimpleNamespace(run_id=run, original_execution_run_id=original)
     monkeypatch.setattr(workflow, "info", lambda: info)
-    made = RunChain(carried, reset_run=before)
-    assert (made.id, made.reset_run) == (known, reset_run)
+    chain = RunChain(carried, reset_run=before)
+    assert (chain.id, chain.reset_run) == (known, reset_run)

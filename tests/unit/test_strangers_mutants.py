@@ -100,7 +100,7 @@ async def test_a_reminder_makes_nothing_expire_later(
     call = ToolCall(call_id="c", name="pay", arguments={})
     asked = QuestionToPerson(call_id="c", reason="needs_approval", since=1_000.0)
     pending = PendingCall(call, RunPlan(call_id="c", expiry=expiry), asked)
-    await wait_until_expired(pending, expiry)
+    await wait_until_expired(pending)
     assert now[0] == pytest.approx(1_050.0)
     assert len(slept) == (2 if remind_before in (10.0, 49.0) else 1)
 

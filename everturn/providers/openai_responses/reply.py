@@ -145,7 +145,7 @@ class Assembler:
     resumed_after: int = -1
     """Events up to this number came before the connection broke: a server may send them again."""
     _response: dict[str, Any] = field(default_factory=dict)
-    _places: list[_ReceivedItem] = field(default_factory=list)
+    _received: list[_ReceivedItem] = field(default_factory=list)
     _latest: dict[int, _ReceivedItem] = field(default_factory=dict)
     """By output_index, the latest item under it. Small servers give one index to several items."""
 
@@ -246,11 +246,11 @@ class Assembler:
         elif text_field := _TEXT_OF_DONE.get(kind):
             # The whole text, of which some servers send no delta. An empty one takes back no delta.
             text = a_str(fields.get(text_field))
-            if text and (place := self._place_of_text(kind.removesuffix("done"), index, fields)):
-                place.pieces[kind.removesuffix("done") + "delta", _block_index(fields)] = [text]
+            if text and (received := self._find_received(kind.removesuffix("done"), index, fields)):
+                received.pieces[kind.removesuffix("done") + "delta", _block_index(fields)] = [text]
         elif kind.endswith(".delta") and (piece := a_str(fields.get("delta"))):
-            if place := self._place_of_text(kind.removesuffix("delta"), index, fields):
-                place.pieces.setdefault((kind, _block_index(fields)), []).append(piece)
+            if received := self._find_received(kind.removesuffix("delta"), index, fields):
+                received.pieces.setdefault((kind, _block_index(fields)), []).append(piece)
             match _DELTAS.get(kind):
                 case "text":
                     return [Delta("text", mend(piece))]
@@ -265,13 +265,13 @@ class Assembler:
         if index is not None:
             return index
         name = a_str(fields.get("item_id") or item.get("id"))
-        of_name = (place for place, held in self._latest.items() if name and held.item.get("id") == name)
+        of_name = (known_index for known_index, held in self._latest.items() if name and held.item.get("id") == name)
         latest = max(self._latest, default=0)
         if name and item and self._latest and all(held.item.get("id") != name for held in self._latest.values()):
             return latest + 1
         return next(of_name, latest)
 
-    def _place_of_text(self, subject: str, index: int, fields: dict[str, Any]) -> _ReceivedItem | None:
+    def _find_received(self, subject: str, index: int, fields: dict[str, Any]) -> _ReceivedItem | None:
         """The item that a piece of text belongs to: the one that the event names, or that of its index. If what has
         that index is no message, a message's text is that of the latest that is not over, or of one that never began.
         """
@@ -279,73 +279,76 @@ class Assembler:
         kind = _TYPE_OF_ITEM.get(subject)
         name = fields.get("item_id")
         if name and not (latest and latest.item.get("id") == name):  # mostly it is the latest: no search for each piece
-            for place in self._places:
-                if place.item.get("id") == name and place.item.get("type") == kind:
-                    return place
+            for received in self._received:
+                if received.item.get("id") == name and received.item.get("type") == kind:
+                    return received
         if kind != "message" or (latest and latest.item.get("type") == kind):
             return latest
-        for place in reversed(self._places):
-            if place.item.get("type") == kind and not place.finished and (latest or place.index == index):
-                return place
-        place = _ReceivedItem(index, started={"type": "message", "content": []}, never_began=True)
-        self._places.append(place)
-        return place
+        for received in reversed(self._received):
+            if received.item.get("type") == kind and not received.finished and (latest or received.index == index):
+                return received
+        received = _ReceivedItem(index, started={"type": "message", "content": []}, never_began=True)
+        self._received.append(received)
+        return received
 
     def _take_item(self, index: int, item: Item, *, over: bool) -> None:
         """Reads an item's first or last event. An item that is sent again, under whatever index, is the same item."""
-        place = next((place for place in self._places if place.is_same(item)), None)
-        if place is None:
-            place = self._begun_late(index, item, over=over)
+        received = next((received for received in self._received if received.is_same(item)), None)
+        if received is None:
+            received = self._begun_late(index, item, over=over)
         latest = self._latest.get(index)
-        if place is None and latest and latest.may_hold(item, over=latest.finished is not None):
-            place = latest
-        if place is None:
-            place = _ReceivedItem(index)
-            self._places.append(place)
-        self._latest[index] = place
+        if received is None and latest and latest.may_hold(item, over=latest.finished is not None):
+            received = latest
+        if received is None:
+            received = _ReceivedItem(index)
+            self._received.append(received)
+        self._latest[index] = received
         if over:
-            place.finished = item
+            received.finished = item
         else:
-            place.started = place.started or item
+            received.started = received.started or item
 
     def _begun_late(self, index: int, item: Item, *, over: bool) -> _ReceivedItem | None:
         """The deltas of this item, which came before it did: under its index, or with its text."""
-        for place in self._places:
-            if not place.never_began or item.get("type") != "message":
+        for received in self._received:
+            if not received.never_began or item.get("type") != "message":
                 continue
-            if place.index == index or (over and _text_in(item) in {"", _text_in(self._fill_item(place))}):
-                place.never_began = False
-                place.started = None
-                place.index = index
-                return place
+            if received.index == index or (over and _text_in(item) in {"", _text_in(self._fill_item(received))}):
+                received.never_began = False
+                received.started = None
+                received.index = index
+                return received
         return None
 
     def _all_items(self) -> list[Item]:
         whole_items = [item for item in map(_read_item, a_list(self._response.get("output"))) if _is_item(item)]
-        places = sorted(self._places, key=lambda place: place.index)
-        all_over = all(place.finished for place in places)
+        in_order = sorted(self._received, key=lambda received: received.index)
+        all_over = all(received.finished for received in in_order)
         # Some servers leave the items out of the last event, or some of them.
-        if len(whole_items) > len(places):
+        if len(whole_items) > len(in_order):
             return whole_items
-        if len(whole_items) == len(places) and not all_over:
-            return [_fill_empty(item, self._fill_item(place)) for item, place in zip(whole_items, places, strict=True)]
-        whole_items += [{}] * (len(places) - len(whole_items))
-        return [self._final_item(place, item) for place, item in zip(places, whole_items, strict=True)]
+        if len(whole_items) == len(in_order) and not all_over:
+            return [
+                _fill_empty(item, self._fill_item(received))
+                for item, received in zip(whole_items, in_order, strict=True)
+            ]
+        whole_items += [{}] * (len(in_order) - len(whole_items))
+        return [self._final_item(received, item) for received, item in zip(in_order, whole_items, strict=True)]
 
-    def _final_item(self, place: _ReceivedItem, whole_item: Item) -> Item:
+    def _final_item(self, received: _ReceivedItem, whole_item: Item) -> Item:
         """The item as its last event has it, or else its deltas. If that leaves its text empty, the response may have
         it, or the deltas: an item's last event may come early."""
-        filled = self._fill_item(place)
-        item = _with_seal(place.finished or filled, whole_item)
+        filled = self._fill_item(received)
+        item = _with_seal(received.finished or filled, whole_item)
         if item.get("id") == whole_item.get("id"):
             item = _fill_empty(item, whole_item)
         return _fill_empty(item, filled)
 
-    def _fill_item(self, place: _ReceivedItem) -> Item:
+    def _fill_item(self, received: _ReceivedItem) -> Item:
         """An item put together from its deltas, because its last event did not come."""
-        pieces = {where: "".join(texts) for where, texts in place.pieces.items()}
+        pieces = {where: "".join(texts) for where, texts in received.pieces.items()}
         status = "incomplete" if self._cut_short else "completed"
-        item = place.item | {"status": status}
+        item = received.item | {"status": status}
         match item.get("type"):
             case "message":
                 names = {"response.output_text.delta": "text", "response.refusal.delta": "refusal"}
