@@ -19,19 +19,18 @@ from typing import Any, Self
 from pydantic_core import from_json, to_json
 
 from everturn.testing import wire
+from everturn.testing.reply_picker import ReplyPicker, turn_of
 from everturn.testing.script import (
     Cut,
     Fail,
     Garbage,
     Order,
-    Picker,
     Reply,
     Script,
     Slow,
     Whole,
     fail,
     script_error,
-    turn_of,
 )
 
 LONGEST_WAIT_SECONDS = 60.0
@@ -41,7 +40,7 @@ class ScriptedModel:
     """`POST {base_url}/chat/completions`, streamed or not, answered from `script`; a context manager, sync or async.
 
     `script` is a list of replies or a function `(messages) -> reply` (or `(messages, body) -> reply`; async too).
-    How a list is gone through: `everturn.testing.script.Picker`. A list's end answers 500, and says so.
+    How a list is gone through: `everturn.testing.reply_picker.ReplyPicker`. A list's end answers 500, and says so.
     `keep`: how many of the last requests `requests` holds; None for all, 0 for none.
     """
 
@@ -54,7 +53,7 @@ class ScriptedModel:
         order: Order = "position",
         keep: int | None = None,
     ) -> None:
-        self._picker = Picker(script, order=order)
+        self._picker = ReplyPicker(script, order=order)
         self._address = (host, port)
         self._requests: deque[dict[str, Any]] = deque(maxlen=keep)
         self._lock = threading.Lock()
